@@ -1,0 +1,119 @@
+# shellcheck shell=bash
+# What the scripts need on the machine: how to find it, and what to type when it is missing.
+# Sourced by scripts/servers, scripts/install-tools and scripts/test; defines functions only.
+
+# Every tool the scripts know, in the order in which they are reported.
+# shellcheck disable=SC2034 # used by the scripts that source this file
+ALL_TOOLS=(java mvn redis-server node npm chromium)
+
+# The same as "engines" in web/package.json.
+NODE_VERSION=20.11
+
+# Debian's and Ubuntu's packages of a tool.
+tool_package() {
+    case $1 in
+        java) echo openjdk-17-jre-headless ;;
+        mvn) echo maven ;;
+        redis-server) echo redis-server ;;
+        node) echo nodejs ;;
+        npm) echo npm ;;
+        chromium) echo chromium ;;
+        *) return 1 ;;
+    esac
+}
+
+# What a tool is needed for, to be read in a message.
+tool_purpose() {
+    case $1 in
+        java) echo "Java 17, runs the Cassandra of the tests" ;;
+        mvn) echo "Maven, downloads the Cassandra of the tests" ;;
+        redis-server) echo "the Redis of the tests" ;;
+        node) echo "Node.js $NODE_VERSION or newer, builds and tests the GraphiQL page" ;;
+        npm) echo "npm, builds and tests the GraphiQL page" ;;
+        chromium) echo "the browser that tests the GraphiQL page" ;;
+    esac
+}
+
+# The commands that a reader has to type for the given tools, one per line.
+tool_command() {
+    local tool packages=()
+    for tool in "$@"; do
+        if [[ $tool == node ]] && ! distribution_has_node; then
+            echo "nvm install $NODE_VERSION   # the distribution's Node.js is too old"
+        else
+            packages+=("$(tool_package "$tool")")
+        fi
+    done
+    ((${#packages[@]} == 0)) || echo "sudo apt-get update && sudo apt-get install -y ${packages[*]}"
+}
+
+# Prints the path of a tool; fails if the machine has none that will do.
+find_tool() {
+    case $1 in
+        java) find_java17 ;;
+        node) find_node ;;
+        chromium) find_chromium ;;
+        *) command -v "$1" ;;
+    esac
+}
+
+# Cassandra 5.0 runs on Java 11 and 17 only, so a newer default Java must not be taken.
+find_java17() {
+    local candidate
+    for candidate in "${JAVA_HOME:+$JAVA_HOME/bin/java}" "$(command -v java || true)" \
+        /usr/lib/jvm/*17*/bin/java; do
+        [[ -n $candidate && -x $candidate ]] || continue
+        if "$candidate" -version 2>&1 | grep -q 'version "17[."]'; then
+            echo "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+find_node() {
+    local node
+    node=$(command -v node) || return 1
+    version_at_least "$("$node" --version)" "$NODE_VERSION" && echo "$node"
+}
+
+# Usage: version_at_least v20.11.1 20.11
+version_at_least() {
+    [[ $(printf '%s\n%s\n' "$2" "${1#v}" | sort -V | head -n 1) == "$2" ]]
+}
+
+# CHROMIUM names a browser of one's own. Ubuntu's `chromium-browser` may be a stub that
+# only asks for a snap, hence the question for its version.
+find_chromium() {
+    local name path
+    for name in "${CHROMIUM:-}" chromium chromium-browser google-chrome google-chrome-stable; do
+        [[ -n $name ]] || continue
+        path=$(command -v "$name") || continue
+        if "$path" --version >/dev/null 2>&1; then
+            echo "$path"
+            return
+        fi
+    done
+    return 1
+}
+
+# Prints those of the given tools that the machine does not have, one per line.
+missing_tools() {
+    local tool
+    for tool in "$@"; do
+        find_tool "$tool" >/dev/null || echo "$tool"
+    done
+}
+
+# Is the Node.js that apt would install new enough? Where there is no apt, nothing speaks against it.
+distribution_has_node() {
+    local candidate
+    command -v apt-cache >/dev/null || return 0
+    candidate=$(apt-cache policy nodejs | sed -n 's/^ *Candidate: *//p')
+    [[ -z $candidate || $candidate == "(none)" ]] || version_at_least "$candidate" "$NODE_VERSION"
+}
+
+# Is there a container engine that answers? A client without an engine does not count.
+docker_answers() {
+    command -v docker >/dev/null && docker info >/dev/null 2>&1
+}

@@ -1,0 +1,254 @@
+//! The catalogue in the API: thin types and resolvers.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, ID, InputObject, Object, Result, SimpleObject};
+
+use super::model::{Attribute, CategoryInfo, MAX_LOOKUP, Product, ProductId, RawProduct};
+use crate::error::{Error, UserError};
+use crate::graphql::{ContextExt, DateTimeScalar, MoneyInput, MoneyNode};
+
+/// Questions about the catalogue.
+#[derive(Default)]
+pub struct CatalogQuery;
+
+#[Object]
+impl CatalogQuery {
+    /// A product by its id; null if there is none.
+    async fn product(&self, ctx: &Context<'_>, id: ID) -> Result<Option<ProductNode>> {
+        let id = ProductId::parse(&id).map_err(|fault| Error::argument("id", fault))?;
+        Ok(ctx.request()?.products.load(id).await?.map(ProductNode))
+    }
+
+    /// Products by their ids (at most 250), in the order of the ids; null where there is none.
+    async fn products(&self, ctx: &Context<'_>, ids: Vec<ID>) -> Result<Vec<Option<ProductNode>>> {
+        if ids.len() > MAX_LOOKUP {
+            let fault = format!("at most {MAX_LOOKUP} at once, got {}", ids.len());
+            return Err(Error::argument("ids", fault).into());
+        }
+        let ids = ids.iter().enumerate().map(|(index, id)| {
+            ProductId::parse(id).map_err(|fault| Error::argument(&format!("ids.{index}"), fault))
+        });
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        let products = ctx.request()?.products.load_many(ids).await?;
+        Ok(products.into_iter().map(|product| product.map(ProductNode)).collect())
+    }
+
+    /// All categories that have products, by name.
+    async fn categories(&self, ctx: &Context<'_>) -> Result<Vec<CategoryNode>> {
+        let categories = ctx.request()?.shop.catalog.categories().await?;
+        Ok(categories.into_iter().map(CategoryNode::counted).collect())
+    }
+
+    /// A category by its name; null if no product stands in it.
+    async fn category(&self, ctx: &Context<'_>, name: String) -> Result<Option<CategoryNode>> {
+        let category = ctx.request()?.categories.load(name.into()).await?;
+        Ok(category.map(CategoryNode::counted))
+    }
+}
+
+/// Something the shop sells.
+pub struct ProductNode(Arc<Product>);
+
+#[Object(name = "Product")]
+impl ProductNode {
+    /// The shop's own key of the product, such as `PROD-12345`.
+    async fn id(&self) -> ID {
+        ID::from(self.0.id.as_str())
+    }
+
+    /// The name on the card.
+    async fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The text of the product's page.
+    async fn description(&self) -> Option<&str> {
+        self.0.description.as_deref()
+    }
+
+    /// The category it stands in.
+    async fn category(&self) -> CategoryNode {
+        CategoryNode { name: self.0.category.clone(), product_count: None }
+    }
+
+    /// What it costs now.
+    async fn price(&self) -> MoneyNode {
+        MoneyNode(self.0.price)
+    }
+
+    /// Its properties, sorted by name.
+    async fn attributes(&self) -> Vec<AttributeNode<'_>> {
+        self.0.attributes.iter().map(AttributeNode).collect()
+    }
+
+    /// The address of its picture.
+    async fn image_url(&self) -> Option<&str> {
+        self.0.image_url.as_deref()
+    }
+
+    /// When it was first stored.
+    async fn created_at(&self) -> DateTimeScalar {
+        DateTimeScalar(self.0.created_at)
+    }
+
+    /// When it was last stored.
+    async fn updated_at(&self) -> DateTimeScalar {
+        DateTimeScalar(self.0.updated_at)
+    }
+}
+
+/// A property of a product.
+pub struct AttributeNode<'a>(&'a Attribute);
+
+#[Object(name = "Attribute")]
+impl AttributeNode<'_> {
+    /// What the property is called, such as «Цвет».
+    async fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What it is, such as «чёрный».
+    async fn value(&self) -> &str {
+        &self.0.value
+    }
+}
+
+/// A group of products that shoppers browse.
+pub struct CategoryNode {
+    name: Arc<str>,
+    /// Known when the category itself was asked for; looked up when it was reached by a product.
+    product_count: Option<u64>,
+}
+
+impl CategoryNode {
+    fn counted(category: CategoryInfo) -> Self {
+        Self { name: category.name, product_count: Some(category.product_count) }
+    }
+}
+
+#[Object(name = "Category")]
+impl CategoryNode {
+    /// Its name, which is its key.
+    async fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many products stand in it.
+    async fn product_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        let count = match self.product_count {
+            Some(count) => count,
+            None => {
+                let category = ctx.request()?.categories.load(self.name.clone()).await?;
+                category.map_or(0, |category| category.product_count)
+            }
+        };
+        Ok(i32::try_from(count).unwrap_or(i32::MAX))
+    }
+}
+
+/// Changes of the catalogue.
+#[derive(Default)]
+pub struct CatalogMutation;
+
+#[Object]
+impl CatalogMutation {
+    /// Staff: stores products, new or in place of those with the same ids (at most 100). Either
+    /// all of them are acceptable and stored, or `userErrors` names everything that is wrong and
+    /// nothing is stored.
+    async fn products_upsert(
+        &self,
+        ctx: &Context<'_>,
+        products: Vec<ProductInput>,
+    ) -> Result<ProductsUpsertPayload> {
+        let request = ctx.request()?;
+        request.require_staff()?;
+        let batch = products.into_iter().map(RawProduct::from).collect();
+        let (products, user_errors) = match request.shop.catalog.upsert(batch).await? {
+            Ok(products) => (products, Vec::new()),
+            Err(faults) => (Vec::new(), faults),
+        };
+        let products = products.into_iter().map(|product| ProductNode(Arc::new(product))).collect();
+        Ok(ProductsUpsertPayload { products, user_errors })
+    }
+
+    /// Staff: deletes products (at most 100). Ids that are not there are passed over, so the call
+    /// can be repeated.
+    async fn products_delete(
+        &self,
+        ctx: &Context<'_>,
+        ids: Vec<ID>,
+    ) -> Result<ProductsDeletePayload> {
+        let request = ctx.request()?;
+        request.require_staff()?;
+        let ids = ids.into_iter().map(|id| id.0).collect();
+        let (deleted, user_errors) = match request.shop.catalog.delete(ids).await? {
+            Ok(deleted) => (deleted, Vec::new()),
+            Err(faults) => (Vec::new(), faults),
+        };
+        let deleted_ids = deleted.iter().map(|id| ID::from(id.as_str())).collect();
+        Ok(ProductsDeletePayload { deleted_ids, user_errors })
+    }
+}
+
+/// A product to be stored.
+#[derive(InputObject)]
+pub struct ProductInput {
+    /// The shop's own key: 1 to 64 characters.
+    id: ID,
+    /// The name on the card: 1 to 300 characters.
+    name: String,
+    /// The text of the product's page.
+    description: Option<String>,
+    /// The name of the category it stands in: 1 to 100 characters. A new name makes a new category.
+    category: String,
+    /// What it costs: at least 0, at most 2 fraction digits.
+    price: MoneyInput,
+    /// Its properties: at most 50, each name once.
+    attributes: Option<Vec<AttributeInput>>,
+    /// The address of its picture.
+    image_url: Option<String>,
+}
+
+/// A property of a product to be stored.
+#[derive(InputObject)]
+pub struct AttributeInput {
+    /// What the property is called: 1 to 100 characters.
+    name: String,
+    /// What it is: 1 to 1,000 characters.
+    value: String,
+}
+
+impl From<ProductInput> for RawProduct {
+    fn from(input: ProductInput) -> Self {
+        let attributes = input.attributes.unwrap_or_default().into_iter();
+        Self {
+            id: input.id.0,
+            name: input.name,
+            description: input.description,
+            category: input.category,
+            amount: input.price.amount.0,
+            currency: input.price.currency_code,
+            attributes: attributes.map(|a| Attribute { name: a.name, value: a.value }).collect(),
+            image_url: input.image_url,
+        }
+    }
+}
+
+/// What `productsUpsert` did.
+#[derive(SimpleObject)]
+pub struct ProductsUpsertPayload {
+    /// The products as they are stored now; empty if nothing was stored.
+    products: Vec<ProductNode>,
+    /// Everything that is wrong with the batch; empty if it was stored.
+    user_errors: Vec<UserError>,
+}
+
+/// What `productsDelete` did.
+#[derive(SimpleObject)]
+pub struct ProductsDeletePayload {
+    /// The ids of the products that were there and are gone now.
+    deleted_ids: Vec<ID>,
+    /// Everything that is wrong with the ids; empty if the call was carried out.
+    user_errors: Vec<UserError>,
+}

@@ -1,0 +1,446 @@
+//! What a product is, and which products are acceptable. Pure rules; no I/O.
+
+use std::borrow::Borrow;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use rust_decimal::Decimal;
+
+use crate::clock::Timestamp;
+use crate::error::{ErrorCode, UserError};
+use crate::money::{Money, PRICE_SCALE};
+
+/// Most characters of a product id: the shop's PIM hands out keys like `PROD-12345`.
+pub const MAX_ID_CHARS: usize = 64;
+/// Most characters of a product's name.
+pub const MAX_NAME_CHARS: usize = 300;
+/// Most characters of a description: some pages of text, yet a batch of 100 stays a small write.
+pub const MAX_DESCRIPTION_CHARS: usize = 10_000;
+/// Most characters of a category's name; it is part of keys.
+pub const MAX_CATEGORY_CHARS: usize = 100;
+/// Most attributes of one product.
+pub const MAX_ATTRIBUTES: usize = 50;
+/// Most characters of an attribute's name.
+pub const MAX_ATTRIBUTE_NAME_CHARS: usize = 100;
+/// Most characters of an attribute's value.
+pub const MAX_ATTRIBUTE_VALUE_CHARS: usize = 1_000;
+/// Most characters of an image address.
+pub const MAX_IMAGE_URL_CHARS: usize = 2_000;
+/// Highest price. It leaves room to multiply by any quantity and sum a cart without overflow.
+pub const MAX_PRICE: Decimal = Decimal::from_parts(1_215_752_192, 23, 0, false, 0); // 100,000,000,000
+/// Most products one call may write or delete.
+pub const MAX_BATCH: usize = 100;
+/// Most products one call may read.
+pub const MAX_LOOKUP: usize = 250;
+/// Most categories a shop may have: the list of them is one answer, not a paged one.
+pub const MAX_CATEGORIES: usize = 1_000;
+
+/// The shop's own key of a product: 1–64 characters, none of them a control character.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProductId(Arc<str>);
+
+impl ProductId {
+    /// Takes a key that came from outside; says what is wrong with it otherwise.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        match check_text(text, MAX_ID_CHARS) {
+            None => Ok(Self(text.into())),
+            Some(TextFault::Blank) => Err("a product id must not be empty"),
+            Some(TextFault::TooLong) => Err("a product id has at most 64 characters"),
+            Some(TextFault::Control) => Err("a product id has no control characters"),
+        }
+    }
+
+    /// Takes a key known to be valid: one that was read back from a store, or made by the program.
+    pub fn new_unchecked(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The key as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ProductId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Borrow<str> for ProductId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A named property of a product, such as «Цвет»: «чёрный».
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attribute {
+    /// What the property is called; unique within a product.
+    pub name: String,
+    /// What it is.
+    pub value: String,
+}
+
+/// A product as staff hand it in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProductDraft {
+    /// The shop's key.
+    pub id: ProductId,
+    /// Shown on the card.
+    pub name: String,
+    /// Shown on the product's page.
+    pub description: Option<String>,
+    /// The category it stands in.
+    pub category: String,
+    /// What it costs.
+    pub price: Money,
+    /// Its properties.
+    pub attributes: Vec<Attribute>,
+    /// Where its picture is.
+    pub image_url: Option<String>,
+}
+
+/// A product as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Product {
+    /// The shop's key.
+    pub id: ProductId,
+    /// Shown on the card.
+    pub name: String,
+    /// Shown on the product's page.
+    pub description: Option<String>,
+    /// The category it stands in.
+    pub category: Arc<str>,
+    /// What it costs.
+    pub price: Money,
+    /// Its properties, by name.
+    pub attributes: Vec<Attribute>,
+    /// Where its picture is.
+    pub image_url: Option<String>,
+    /// When it was first written.
+    pub created_at: Timestamp,
+    /// When it was last written.
+    pub updated_at: Timestamp,
+    /// Grows with every write of the product; the larger one of two versions is the newer one.
+    pub version: i64,
+}
+
+impl Product {
+    /// The product that `draft` makes of what was there before.
+    ///
+    /// The version is the time in microseconds, or one more than the version it replaces where
+    /// clocks disagree, so a write always wins over what its writer has read.
+    pub fn from_draft(draft: ProductDraft, before: Option<&Product>, now: Timestamp) -> Self {
+        let version = next_version(before, now);
+        let now = now.to_millis_precision();
+        let ProductDraft { id, name, description, category, price, mut attributes, image_url } =
+            draft;
+        // Cassandra keeps attributes as a map, sorted by name: every store answers in that order.
+        attributes.sort_by(|a, b| a.name.cmp(&b.name));
+        Self {
+            id,
+            name,
+            description,
+            category: category.into(),
+            price,
+            attributes,
+            image_url,
+            created_at: before.map_or(now, |product| product.created_at),
+            updated_at: now,
+            version,
+        }
+    }
+}
+
+/// The version that a change made now gives a product. See [`Product::from_draft`].
+pub fn next_version(before: Option<&Product>, now: Timestamp) -> i64 {
+    before.map_or(now.micros(), |product| now.micros().max(product.version + 1))
+}
+
+/// A category and how many products stand in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CategoryInfo {
+    /// Its name, which is its key.
+    pub name: Arc<str>,
+    /// How many products stand in it.
+    pub product_count: u64,
+}
+
+/// By how much a set of writes changes the product counts of categories.
+#[derive(Debug, Default)]
+pub struct CategoryDeltas(HashMap<Arc<str>, i64>);
+
+impl CategoryDeltas {
+    /// Notes that a product went from one category (or nowhere) to another (or nowhere).
+    pub fn moved(&mut self, from: Option<&Arc<str>>, to: Option<&Arc<str>>) {
+        if from == to {
+            return;
+        }
+        if let Some(from) = from {
+            *self.0.entry(from.clone()).or_default() -= 1;
+        }
+        if let Some(to) = to {
+            *self.0.entry(to.clone()).or_default() += 1;
+        }
+    }
+
+    /// The categories whose count changes, with the change.
+    pub fn into_changes(self) -> impl Iterator<Item = (Arc<str>, i64)> {
+        self.0.into_iter().filter(|(_, delta)| *delta != 0)
+    }
+}
+
+/// A product of a batch as it came from outside, before anything about it is known to be right.
+#[derive(Debug, Clone)]
+pub struct RawProduct {
+    /// Text offered as the id.
+    pub id: String,
+    /// Offered name.
+    pub name: String,
+    /// Offered description.
+    pub description: Option<String>,
+    /// Offered category.
+    pub category: String,
+    /// Offered amount.
+    pub amount: Decimal,
+    /// Offered currency code.
+    pub currency: String,
+    /// Offered attributes.
+    pub attributes: Vec<Attribute>,
+    /// Offered image address.
+    pub image_url: Option<String>,
+}
+
+/// Checks a whole batch. Either every product of it is acceptable, or the answer lists everything
+/// that is wrong, each fault with its path below `products`.
+pub fn check_batch(batch: Vec<RawProduct>) -> Result<Vec<ProductDraft>, Vec<UserError>> {
+    let mut faults = Faults::default();
+    let mut seen = HashSet::new();
+    let mut drafts = Vec::with_capacity(batch.len());
+    for (index, raw) in batch.into_iter().enumerate() {
+        faults.product = index;
+        if !seen.insert(raw.id.clone()) {
+            faults.add(&["id"], ErrorCode::Duplicate, "The same id stands twice in this batch.");
+        }
+        drafts.extend(check_product(raw, &mut faults));
+    }
+    if faults.found.is_empty() { Ok(drafts) } else { Err(faults.found) }
+}
+
+fn check_product(raw: RawProduct, faults: &mut Faults) -> Option<ProductDraft> {
+    let before = faults.found.len();
+    faults.text(&["id"], &raw.id, MAX_ID_CHARS);
+    faults.text(&["name"], &raw.name, MAX_NAME_CHARS);
+    faults.text(&["category"], &raw.category, MAX_CATEGORY_CHARS);
+    if let Some(description) = &raw.description
+        && description.chars().count() > MAX_DESCRIPTION_CHARS
+    {
+        faults.too_long(&["description"], MAX_DESCRIPTION_CHARS);
+    }
+    if let Some(image_url) = &raw.image_url {
+        faults.text(&["imageUrl"], image_url, MAX_IMAGE_URL_CHARS);
+    }
+    let amount = check_price(raw.amount, faults);
+    let currency = crate::money::Currency::parse(&raw.currency);
+    if currency.is_none() {
+        let message = "A currency code is three capital letters, such as RUB.";
+        faults.add(&["price", "currencyCode"], ErrorCode::Invalid, message);
+    }
+    check_attributes(&raw.attributes, faults);
+    if faults.found.len() > before {
+        return None;
+    }
+    Some(ProductDraft {
+        id: ProductId::new_unchecked(raw.id),
+        name: raw.name,
+        description: raw.description,
+        category: raw.category,
+        price: Money { amount: amount?, currency: currency? },
+        attributes: raw.attributes,
+        image_url: raw.image_url,
+    })
+}
+
+/// A price with exactly two fraction digits, however it was written (`5`, `5.0`, `5.000`).
+fn check_price(amount: Decimal, faults: &mut Faults) -> Option<Decimal> {
+    let path = ["price", "amount"];
+    if amount.is_sign_negative() && !amount.is_zero() {
+        faults.add(&path, ErrorCode::Invalid, "A price must not be negative.");
+        return None;
+    }
+    if amount > MAX_PRICE {
+        faults.add(&path, ErrorCode::Invalid, "A price is at most 100000000000.");
+        return None;
+    }
+    let mut exact = amount.normalize();
+    if exact.scale() > PRICE_SCALE {
+        faults.add(&path, ErrorCode::Invalid, "A price has at most 2 fraction digits.");
+        return None;
+    }
+    exact.rescale(PRICE_SCALE);
+    exact.set_sign_positive(true);
+    Some(exact)
+}
+
+fn check_attributes(attributes: &[Attribute], faults: &mut Faults) {
+    if attributes.len() > MAX_ATTRIBUTES {
+        let message = format!("A product has at most {MAX_ATTRIBUTES} attributes.");
+        faults.add(&["attributes"], ErrorCode::TooMany, &message);
+        return;
+    }
+    let mut names = HashSet::new();
+    for (index, attribute) in attributes.iter().enumerate() {
+        let index = index.to_string();
+        faults.text(&["attributes", &index, "name"], &attribute.name, MAX_ATTRIBUTE_NAME_CHARS);
+        faults.text(&["attributes", &index, "value"], &attribute.value, MAX_ATTRIBUTE_VALUE_CHARS);
+        if !names.insert(&attribute.name) {
+            let message = "This product already has an attribute of that name.";
+            faults.add(&["attributes", &index, "name"], ErrorCode::Duplicate, message);
+        }
+    }
+}
+
+/// Checks a category's name that a client asks for.
+pub fn check_category_name(name: &str) -> Result<(), &'static str> {
+    match check_text(name, MAX_CATEGORY_CHARS) {
+        None => Ok(()),
+        Some(TextFault::Blank) => Err("a category name must not be empty"),
+        Some(TextFault::TooLong) => Err("a category name has at most 100 characters"),
+        Some(TextFault::Control) => Err("a category name has no control characters"),
+    }
+}
+
+enum TextFault {
+    Blank,
+    TooLong,
+    Control,
+}
+
+fn check_text(text: &str, max_chars: usize) -> Option<TextFault> {
+    if text.trim().is_empty() {
+        Some(TextFault::Blank)
+    } else if text.chars().count() > max_chars {
+        Some(TextFault::TooLong)
+    } else if text.chars().any(char::is_control) {
+        Some(TextFault::Control)
+    } else {
+        None
+    }
+}
+
+/// Collects what is wrong with a batch.
+#[derive(Default)]
+struct Faults {
+    product: usize,
+    found: Vec<UserError>,
+}
+
+impl Faults {
+    fn add(&mut self, path: &[&str], code: ErrorCode, message: &str) {
+        let field = ["products".to_owned(), self.product.to_string()]
+            .into_iter()
+            .chain(path.iter().map(|&step| step.to_owned()))
+            .collect();
+        self.found.push(UserError { code, field: Some(field), message: message.to_owned() });
+    }
+
+    fn too_long(&mut self, path: &[&str], max_chars: usize) {
+        self.add(path, ErrorCode::TooLong, &format!("At most {max_chars} characters."));
+    }
+
+    fn text(&mut self, path: &[&str], text: &str, max_chars: usize) {
+        match check_text(text, max_chars) {
+            None => {}
+            Some(TextFault::Blank) => self.add(path, ErrorCode::Blank, "This must not be empty."),
+            Some(TextFault::TooLong) => self.too_long(path, max_chars),
+            Some(TextFault::Control) => {
+                self.add(path, ErrorCode::Invalid, "Control characters are not allowed here.");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(id: &str) -> RawProduct {
+        RawProduct {
+            id: id.to_owned(),
+            name: "Телефон".to_owned(),
+            description: None,
+            category: "Электроника".to_owned(),
+            amount: Decimal::new(899_900, 1),
+            currency: "RUB".to_owned(),
+            attributes: Vec::new(),
+            image_url: None,
+        }
+    }
+
+    fn paths(errors: &[UserError]) -> Vec<String> {
+        errors.iter().map(|e| e.field.as_ref().unwrap().join(".")).collect()
+    }
+
+    #[test]
+    fn keeps_prices_with_exactly_two_digits() {
+        for (offered, kept) in
+            [("5", "5.00"), ("5.1", "5.10"), ("5.100", "5.10"), ("0", "0.00"), ("-0.0", "0.00")]
+        {
+            let product = RawProduct { amount: offered.parse().unwrap(), ..raw("A") };
+            let drafts = check_batch(vec![product]).unwrap();
+            assert_eq!(drafts[0].price.amount.to_string(), kept);
+        }
+    }
+
+    #[test]
+    fn refuses_impossible_prices() {
+        for amount in ["-0.01", "1.005", "100000000000.01"] {
+            let product = RawProduct { amount: amount.parse().unwrap(), ..raw("A") };
+            assert_eq!(paths(&check_batch(vec![product]).unwrap_err()), ["products.0.price.amount"]);
+        }
+        assert_eq!(MAX_PRICE.to_string(), "100000000000");
+    }
+
+    #[test]
+    fn reports_everything_that_is_wrong_at_once() {
+        let attribute = |name: &str| Attribute { name: name.to_owned(), value: "x".to_owned() };
+        let mut bad = raw("B");
+        bad.name = "x".repeat(MAX_NAME_CHARS + 1);
+        bad.currency = "rub".to_owned();
+        bad.attributes = vec![attribute("Цвет"), attribute(""), attribute("Цвет")];
+        let errors = check_batch(vec![raw("A"), bad, raw("A"), raw("a\u{0}b"), raw(" ")]);
+        assert_eq!(
+            paths(&errors.unwrap_err()),
+            [
+                "products.1.name",
+                "products.1.price.currencyCode",
+                "products.1.attributes.1.name",
+                "products.1.attributes.2.name",
+                "products.2.id",
+                "products.3.id",
+                "products.4.id",
+            ]
+        );
+    }
+
+    #[test]
+    fn counts_characters_not_bytes() {
+        let long = "я".repeat(MAX_ID_CHARS);
+        assert!(ProductId::parse(&long).is_ok());
+        assert!(ProductId::parse(&format!("{long}я")).is_err());
+    }
+
+    #[test]
+    fn a_version_always_grows() {
+        let now = Timestamp::from_micros(1_000);
+        let draft = check_batch(vec![raw("A")]).unwrap().remove(0);
+        let first = Product::from_draft(draft.clone(), None, now);
+        assert_eq!(first.version, 1_000);
+        let earlier = Timestamp::from_micros(10);
+        let second = Product::from_draft(draft, Some(&first), earlier);
+        assert_eq!(second.version, 1_001);
+        assert_eq!(second.created_at, first.created_at);
+    }
+}

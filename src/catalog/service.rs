@@ -1,0 +1,117 @@
+//! Use cases of the catalogue: what a resolver calls.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+
+use super::model::{
+    CategoryInfo, MAX_BATCH, MAX_LOOKUP, Product, ProductId, RawProduct, check_batch,
+    check_category_name,
+};
+use crate::clock::Clock;
+use crate::error::{Error, ErrorCode, UserError};
+use crate::graphql::Fetch;
+use crate::storage::Store;
+
+/// The catalogue.
+pub struct CatalogService {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+}
+
+impl CatalogService {
+    /// The catalogue of a store.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock }
+    }
+
+    /// The products with these ids, in their order; `None` where there is none.
+    pub async fn products(&self, ids: &[ProductId]) -> Result<Vec<Option<Arc<Product>>>, Error> {
+        let reads = ids.chunks(MAX_LOOKUP).map(|ids| self.store.products(ids));
+        let products = try_join_all(reads).await?;
+        Ok(products.into_iter().flatten().map(|product| product.map(Arc::new)).collect())
+    }
+
+    /// Writes a batch of products; all of it is checked before any of it is written.
+    pub async fn upsert(
+        &self,
+        batch: Vec<RawProduct>,
+    ) -> Result<Result<Vec<Product>, Vec<UserError>>, Error> {
+        check_size("products", batch.len())?;
+        match check_batch(batch) {
+            Ok(drafts) => Ok(Ok(self.store.upsert_products(drafts, self.clock.now()).await?)),
+            Err(faults) => Ok(Err(faults)),
+        }
+    }
+
+    /// Deletes products; answers with the ids of those that were there.
+    pub async fn delete(
+        &self,
+        ids: Vec<String>,
+    ) -> Result<Result<Vec<ProductId>, Vec<UserError>>, Error> {
+        check_size("ids", ids.len())?;
+        let mut faults = Vec::new();
+        let mut sound = Vec::with_capacity(ids.len());
+        for (index, id) in ids.iter().enumerate() {
+            match ProductId::parse(id) {
+                // Named twice is deleted once.
+                Ok(id) if sound.contains(&id) => {}
+                Ok(id) => sound.push(id),
+                Err(fault) => faults.push(UserError {
+                    code: ErrorCode::Invalid,
+                    field: Some(vec!["ids".to_owned(), index.to_string()]),
+                    message: format!("Not a product id: {fault}."),
+                }),
+            }
+        }
+        if !faults.is_empty() {
+            return Ok(Err(faults));
+        }
+        Ok(Ok(self.store.delete_products(&sound, self.clock.now()).await?))
+    }
+
+    /// All categories that have products, by name.
+    pub async fn categories(&self) -> Result<Vec<CategoryInfo>, Error> {
+        Ok(self.store.categories().await?)
+    }
+
+    /// One category, if it has products.
+    pub async fn category(&self, name: &str) -> Result<Option<CategoryInfo>, Error> {
+        check_category_name(name).map_err(|fault| Error::argument("name", fault))?;
+        Ok(self.store.category(name).await?)
+    }
+}
+
+fn check_size(argument: &str, len: usize) -> Result<(), Error> {
+    if len > MAX_BATCH {
+        return Err(Error::argument(argument, format!("at most {MAX_BATCH} at once, got {len}")));
+    }
+    Ok(())
+}
+
+/// Loads product cards for a request.
+pub struct ProductFetch(pub Arc<CatalogService>);
+
+#[async_trait]
+impl Fetch for ProductFetch {
+    type Key = ProductId;
+    type Row = Arc<Product>;
+
+    async fn fetch(&self, ids: &[ProductId]) -> Result<Vec<Option<Arc<Product>>>, Error> {
+        self.0.products(ids).await
+    }
+}
+
+/// Loads categories with their counts for a request.
+pub struct CategoryFetch(pub Arc<CatalogService>);
+
+#[async_trait]
+impl Fetch for CategoryFetch {
+    type Key = Arc<str>;
+    type Row = CategoryInfo;
+
+    async fn fetch(&self, names: &[Arc<str>]) -> Result<Vec<Option<CategoryInfo>>, Error> {
+        try_join_all(names.iter().map(|name| self.0.category(name))).await
+    }
+}

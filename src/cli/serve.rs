@@ -1,0 +1,245 @@
+//! `vitrina serve`: listen, open the store, fill an empty one, serve until told to stop.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::ListenerExt;
+use clap::{Parser, ValueEnum};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Failure, StoreArgs, demo_secret_path, no_secret, secret};
+use crate::app::{App, Shop};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{AuthConfig, Config, ConfigError, Limits, Secret, StoreConfig};
+use crate::storage::Store;
+use crate::telemetry::Metrics;
+use crate::{demo, server, storage};
+
+/// How long requests in work may go on after the signal to stop.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+
+#[derive(Parser)]
+pub(super) struct ServeArgs {
+    #[command(flatten)]
+    pub(super) store: StoreArgs,
+    /// Where to listen
+    #[arg(long, env = "VITRINA_LISTEN", default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
+    listen: SocketAddr,
+    /// Leave an empty store empty
+    #[arg(long, env = "VITRINA_NO_DEMO")]
+    no_demo: bool,
+    /// Whether clients may ask for the schema
+    #[arg(long, env = "VITRINA_INTROSPECTION", value_enum, default_value = "on")]
+    introspection: Switch,
+    /// Most bytes of a request
+    #[arg(long, env = "VITRINA_MAX_BODY_BYTES", default_value_t = 102_400,
+          value_parser = clap::value_parser!(u32).range(1_024..=10_485_760))]
+    max_body_bytes: u32,
+    /// Most milliseconds a request may take
+    #[arg(long, env = "VITRINA_DEADLINE_MS", default_value_t = 5_000,
+          value_parser = clap::value_parser!(u32).range(10..=60_000))]
+    deadline_ms: u32,
+    /// Highest cost of an operation: a field is 1, a list multiplies what is inside it
+    #[arg(long, env = "VITRINA_MAX_COST", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u32).range(100..))]
+    max_cost: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+/// Everything decided before anything is started.
+pub(super) struct Plan {
+    config: Config,
+    may_fill: bool,
+    /// The secret was made for this run and must be left where `vitrina token` finds it.
+    own_secret: bool,
+}
+
+impl ServeArgs {
+    pub(super) fn plan(&self) -> Result<Plan, ConfigError> {
+        if std::env::var_os("VITRINA_JWKS").is_some() {
+            let fault = "this version takes tokens signed with VITRINA_JWT_SECRET only; unset it";
+            return Err(ConfigError::new("VITRINA_JWKS", fault));
+        }
+        let store = self.store.config()?;
+        let is_demo = !self.no_demo && matches!(store, StoreConfig::Embedded { .. });
+        let (auth, own_secret) = match secret("VITRINA_JWT_SECRET")? {
+            Some(secret) => (AuthConfig::new(secret)?, false),
+            None if is_demo => (AuthConfig::new(random_secret())?, true),
+            None => return Err(no_secret()),
+        };
+        let limits = Limits {
+            body_bytes: usize::try_from(self.max_body_bytes).unwrap_or(usize::MAX),
+            deadline: Duration::from_millis(self.deadline_ms.into()),
+            cost: self.max_cost.into(),
+            ..Limits::default()
+        };
+        let config = Config {
+            listen: self.listen,
+            store,
+            auth,
+            limits,
+            introspection: self.introspection == Switch::On,
+        };
+        Ok(Plan { config, may_fill: !self.no_demo, own_secret })
+    }
+}
+
+/// 256 random bits as text.
+fn random_secret() -> Secret {
+    let half = || uuid::Uuid::new_v4().simple().to_string();
+    Secret::new(format!("{}{}", half(), half()))
+}
+
+pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
+    let Plan { config, may_fill, own_secret } = plan;
+    let listener = TcpListener::bind(config.listen).await.map_err(|error| {
+        Failure::Other(format!("--listen / VITRINA_LISTEN: {}: {error}", config.listen))
+    })?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Failure::Other(format!("the listener has no address: {error}")))?;
+    let mut stop = Stop::listen()?;
+    let metrics = Arc::new(Metrics::default());
+    let app = Arc::new(App::new(config, metrics.clone()));
+
+    // Listening comes first, so that health checks are answered while the store is being opened.
+    let (tell_server, told) = tokio::sync::oneshot::channel::<()>();
+    let listener = listener.tap_io(|connection| {
+        // Answers are written whole; waiting for more would only delay them.
+        let _ = connection.set_nodelay(true);
+    });
+    let server = axum::serve(listener, server::router(app.clone()))
+        .with_graceful_shutdown(async { told.await.unwrap_or(()) });
+    let mut server = tokio::spawn(server.into_future());
+
+    let clock = Arc::new(SystemClock);
+    let opened = tokio::select! {
+        () = stop.told() => return Ok(()),
+        opened = open(&app, may_fill, clock, metrics) => opened,
+    };
+    opened?;
+    let secret = own_secret.then(|| SecretFile::write(&app.config)).transpose()?;
+    greet(&app.config, address, secret.is_some());
+
+    let ended = tokio::select! {
+        () = stop.told() => {
+            tracing::info!("stopping");
+            let _ = tell_server.send(());
+            tokio::time::timeout(STOP_WITHIN, &mut server).await.unwrap_or(Ok(Ok(())))
+        }
+        ended = &mut server => ended,
+    };
+    match ended {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(Failure::Other(format!("the server stopped: {error}"))),
+        Err(error) => Err(Failure::Other(format!("the server stopped: {error}"))),
+    }
+}
+
+async fn open(
+    app: &App,
+    may_fill: bool,
+    clock: Arc<SystemClock>,
+    metrics: Arc<Metrics>,
+) -> Result<(), Failure> {
+    let store = storage::open(&app.config.store, clock.clone(), metrics).await?;
+    if may_fill && store.categories().await?.is_empty() {
+        fill(store.as_ref(), clock.as_ref()).await?;
+    }
+    tracing::info!(store = store.kind(), "open");
+    app.open(Shop::new(store, clock));
+    Ok(())
+}
+
+async fn fill(store: &dyn Store, clock: &dyn Clock) -> Result<(), Failure> {
+    tracing::info!(products = demo::DEFAULT_PRODUCTS, "the store is empty: filling in the demo");
+    demo::fill(store, demo::DEFAULT_PRODUCTS, clock, |_| {}).await?;
+    Ok(())
+}
+
+/// Tells a person where the shop is. A closed standard output is nobody to tell.
+fn greet(config: &Config, address: SocketAddr, made_secret: bool) {
+    let token = "vitrina token --user me --role staff";
+    let how = match (&config.store, made_secret) {
+        (StoreConfig::Embedded { dir }, true) => format!(
+            "{token} --store embedded:{}\n             (signed with a secret made for this run; \
+             set VITRINA_JWT_SECRET to keep one)",
+            dir.display()
+        ),
+        _ => format!("{token}\n             (with the same VITRINA_JWT_SECRET)"),
+    };
+    let _ = writeln!(
+        std::io::stdout(),
+        "Vitrina is open.\n\
+         GraphQL    http://{address}/graphql    (a browser gets GraphiQL)\n\
+         Schema     http://{address}/schema.graphql\n\
+         Health     http://{address}/health/ready\n\
+         Metrics    http://{address}/metrics\n\
+         Token      {how}"
+    );
+}
+
+/// The secret of a demo's run, left beside its data for `vitrina token` and removed at the end.
+struct SecretFile(std::path::PathBuf);
+
+impl SecretFile {
+    fn write(config: &Config) -> Result<Self, Failure> {
+        let StoreConfig::Embedded { dir } = &config.store else {
+            return Err(no_secret().into());
+        };
+        let path = demo_secret_path(dir);
+        write_private(&path, config.auth.jwt_secret.expose())
+            .map_err(|error| Failure::Other(format!("{}: {error}", path.display())))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for SecretFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Writes a file that only its owner may read.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    // One left by a run that was killed may have other rights.
+    let _ = std::fs::remove_file(path);
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// The signals that ask the process to stop.
+struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    fn listen() -> Result<Self, Failure> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failure::Other(format!("no signals to listen to: {error}")))
+        };
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn told(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The configuration: one small struct per topic, with every default and limit in one place.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+/// Why a setting cannot be used. The message names the setting.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{setting}: {fault}")]
+pub struct ConfigError {
+    /// The flag and its environment variable.
+    pub setting: &'static str,
+    /// What is wrong, as a sentence.
+    pub fault: String,
+}
+
+impl ConfigError {
+    /// A fault of one setting.
+    pub fn new(setting: &'static str, fault: impl Into<String>) -> Self {
+        Self { setting, fault: fault.into() }
+    }
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs: one JSON object a line.
+    Json,
+}
+
+/// Everything `serve` needs.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Where the data is.
+    pub store: StoreConfig,
+    /// Who is who.
+    pub auth: AuthConfig,
+    /// What one request may cost.
+    pub limits: Limits,
+    /// Whether clients may ask for the schema. Off, misspelt fields get no suggestions either.
+    pub introspection: bool,
+}
+
+/// A secret that never shows up in a log or an error.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a secret.
+    pub fn new(secret: impl Into<String>) -> Self {
+        Self(secret.into())
+    }
+
+    /// The secret itself, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// Who may sign tokens.
+#[derive(Debug, Clone)]
+pub struct AuthConfig {
+    /// The HS256 secret shared with the shop's identity provider.
+    pub jwt_secret: Secret,
+}
+
+/// Fewest bytes of an HS256 secret: as many as its hash has, or it can be guessed.
+pub const MIN_SECRET_BYTES: usize = 32;
+
+impl AuthConfig {
+    /// Takes a secret from the configuration.
+    pub fn new(jwt_secret: Secret) -> Result<Self, ConfigError> {
+        if jwt_secret.expose().len() < MIN_SECRET_BYTES {
+            let fault = format!("the secret must have at least {MIN_SECRET_BYTES} bytes");
+            return Err(ConfigError::new("VITRINA_JWT_SECRET", fault));
+        }
+        Ok(Self { jwt_secret })
+    }
+}
+
+/// What one request may cost. Over any of these it is refused before it is executed: the document
+/// limits with `QUERY_TOO_COMPLEX`, the body with 413, the deadline with `TIMEOUT`.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Bytes of a request's body, chunked or not.
+    pub body_bytes: usize,
+    /// Time from the first byte of the body to the answer.
+    pub deadline: Duration,
+    /// Tokens of a document. GraphiQL's introspection has about 300.
+    pub tokens: usize,
+    /// How deep fields may nest, fragments included. Introspection needs 13.
+    pub depth: usize,
+    /// Fields with an alias, fragments expanded.
+    pub aliases: usize,
+    /// Fields of the root, fragments expanded.
+    pub root_fields: usize,
+    /// Directives in a document.
+    pub directives: usize,
+    /// Fields after every fragment has been put in its place: what a fragment bomb blows up.
+    pub expanded_fields: usize,
+    /// Cost of an operation: a field is 1, a list multiplies what is inside it.
+    pub cost: u64,
+    /// Memory for documents that were parsed and checked, in bytes of their text.
+    pub document_cache_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 100 << 10,
+            deadline: Duration::from_secs(5),
+            tokens: 4_000,
+            depth: 15,
+            aliases: 250,
+            root_fields: 250,
+            directives: 50,
+            expanded_fields: 5_000,
+            cost: 10_000,
+            document_cache_bytes: 8 << 20,
+        }
+    }
+}
+
+/// Where the shop keeps its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreConfig {
+    /// In a folder of this machine, in this process.
+    Embedded {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// In a Cassandra cluster.
+    Cassandra(CassandraConfig),
+}
+
+/// How to reach and use a Cassandra cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CassandraConfig {
+    /// Nodes to start from, `host:port`.
+    pub nodes: Vec<String>,
+    /// The shop's keyspace.
+    pub keyspace: String,
+    /// The data centre this instance works in.
+    pub dc: String,
+    /// How many copies of each row every data centre keeps: `dc1:3,dc2:3`.
+    pub replication: Vec<(String, u8)>,
+    /// Name and password, where the cluster asks for them.
+    pub credentials: Option<(String, Secret)>,
+    /// The certificate authority that signed the nodes' certificates; with it, TLS is used.
+    pub tls_ca: Option<PathBuf>,
+}
+
+/// The setting that [`StoreConfig::parse`] speaks of.
+const STORE: &str = "--store / VITRINA_STORE";
+/// The port of a node that names none.
+const CQL_PORT: u16 = 9042;
+/// Most characters of a keyspace name, a limit of Cassandra's.
+const MAX_KEYSPACE_CHARS: usize = 48;
+/// Most copies of a row in a data centre: more than any sensible cluster keeps.
+const MAX_REPLICAS: u8 = 9;
+
+impl StoreConfig {
+    /// Reads `embedded:DIR` or `cassandra://host:port,host:port/keyspace?dc=dc1&rf=3`.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        if let Some(dir) = text.strip_prefix("embedded:") {
+            if dir.is_empty() {
+                return Err(ConfigError::new(STORE, "embedded: needs a folder, as embedded:./data"));
+            }
+            return Ok(Self::Embedded { dir: dir.into() });
+        }
+        match text.strip_prefix("cassandra://") {
+            Some(rest) => CassandraConfig::parse(rest).map(Self::Cassandra),
+            None => Err(ConfigError::new(
+                STORE,
+                "must be embedded:DIR or cassandra://host:port,host:port/keyspace?dc=dc1&rf=3",
+            )),
+        }
+    }
+}
+
+impl CassandraConfig {
+    fn parse(text: &str) -> Result<Self, ConfigError> {
+        let wrong = |fault: &str| ConfigError::new(STORE, fault);
+        let (address, options) = text.split_once('?').unwrap_or((text, ""));
+        let (hosts, keyspace) =
+            address.split_once('/').ok_or_else(|| wrong("names no keyspace after the hosts"))?;
+        if hosts.contains('@') {
+            return Err(wrong(
+                "must not hold a password; use VITRINA_CASSANDRA_USER and \
+                 VITRINA_CASSANDRA_PASSWORD",
+            ));
+        }
+        let nodes = hosts.split(',').map(node).collect::<Option<Vec<_>>>();
+        let nodes = nodes.ok_or_else(|| wrong("has a host that is not host or host:port"))?;
+        if !is_name(keyspace) || keyspace.len() > MAX_KEYSPACE_CHARS {
+            return Err(wrong("has a keyspace that is not a name of letters, digits and _"));
+        }
+        let (mut dc, mut rf, mut tls_ca) = ("dc1".to_owned(), "3".to_owned(), None);
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("dc", value)) => value.clone_into(&mut dc),
+                Some(("rf", value)) => value.clone_into(&mut rf),
+                Some(("ca", value)) => tls_ca = Some(value.into()),
+                _ => return Err(wrong("knows the options dc, rf and ca only")),
+            }
+        }
+        if !is_name(&dc) {
+            return Err(wrong("has a dc that is not a name of letters, digits and _ or -"));
+        }
+        let replication = replication(&rf, &dc).ok_or_else(|| {
+            wrong("has an rf that is neither a number from 1 to 9 nor a list such as dc1:3,dc2:3")
+        })?;
+        let keyspace = keyspace.to_owned();
+        Ok(Self { nodes, keyspace, dc, replication, credentials: None, tls_ca })
+    }
+}
+
+fn node(host: &str) -> Option<String> {
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) => (name, port.parse().ok().filter(|port| *port != 0)?),
+        None => (host, CQL_PORT),
+    };
+    let sound = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    (!name.is_empty() && name.chars().all(sound)).then(|| format!("{name}:{port}"))
+}
+
+fn replication(rf: &str, dc: &str) -> Option<Vec<(String, u8)>> {
+    let copies = |text: &str| text.parse().ok().filter(|n| (1..=MAX_REPLICAS).contains(n));
+    if let Some(copies) = copies(rf) {
+        return Some(vec![(dc.to_owned(), copies)]);
+    }
+    let list: Option<Vec<_>> = rf
+        .split(',')
+        .map(|part| {
+            let (dc, rf) = part.split_once(':')?;
+            Some((is_name(dc).then(|| dc.to_owned())?, copies(rf)?))
+        })
+        .collect();
+    list.filter(|list| list.iter().any(|(name, _)| name == dc))
+}
+
+/// Letters, digits, `_` and `-`: names that go into CQL as they are need no quoting rules.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cassandra(text: &str) -> CassandraConfig {
+        match StoreConfig::parse(text) {
+            Ok(StoreConfig::Cassandra(config)) => config,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn reads_a_cluster() {
+        let config = cassandra("cassandra://10.0.0.1:9043,db-2/mobile_world?dc=msk&rf=2");
+        assert_eq!(config.nodes, ["10.0.0.1:9043", "db-2:9042"]);
+        assert_eq!(config.keyspace, "mobile_world");
+        assert_eq!(config.replication, [("msk".to_owned(), 2)]);
+        let config = cassandra("cassandra://a/k?rf=dc1:3,dc2:3&ca=/etc/ca.pem");
+        assert_eq!(config.replication, [("dc1".to_owned(), 3), ("dc2".to_owned(), 3)]);
+        assert_eq!(config.tls_ca, Some("/etc/ca.pem".into()));
+    }
+
+    #[test]
+    fn refuses_what_it_cannot_use_and_names_the_setting() {
+        for text in [
+            "",
+            "redis://x",
+            "embedded:",
+            "cassandra://a",
+            "cassandra:///k",
+            "cassandra://a:0/k",
+            "cassandra://a:b/k",
+            "cassandra://a b/k",
+            "cassandra://user:pw@a/k",
+            "cassandra://a/",
+            "cassandra://a/k; DROP KEYSPACE x",
+            "cassandra://a/k?rf=0",
+            "cassandra://a/k?rf=10",
+            "cassandra://a/k?rf=dc2:3",
+            "cassandra://a/k?dc='",
+            "cassandra://a/k?unknown=1",
+        ] {
+            let error = StoreConfig::parse(text).expect_err(text);
+            assert_eq!(error.setting, STORE, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_never_shown() {
+        let config = AuthConfig::new(Secret::new("x".repeat(MIN_SECRET_BYTES))).unwrap();
+        assert!(!format!("{config:?}").contains('x'), "{config:?}");
+        assert!(AuthConfig::new(Secret::new("short")).is_err());
+    }
+}

@@ -1,0 +1,44 @@
+//! The demo shop: a catalogue that is the same on every machine, for trying out and for measuring.
+
+pub mod catalogue;
+pub mod images;
+mod tables;
+
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+
+use crate::catalog::model::MAX_BATCH;
+use crate::clock::Clock;
+use crate::storage::{Store, StoreError};
+
+/// Products of the demo shop, unless told otherwise.
+pub const DEFAULT_PRODUCTS: u64 = 2_000;
+/// Most products that can be asked for; the shop is built for ten million.
+pub const MAX_PRODUCTS: u64 = 10_000_000;
+/// Batches that are written at once: enough to keep a store busy, and a bound on memory.
+const BATCHES_AT_ONCE: usize = 16;
+
+/// Writes the first `products` products of the demo catalogue; tells `progress` how many more have
+/// been written each time some have. Doing it again writes the same products again.
+pub async fn fill(
+    store: &dyn Store,
+    products: u64,
+    clock: &dyn Clock,
+    progress: impl Fn(u64),
+) -> Result<(), StoreError> {
+    let batch = MAX_BATCH as u64;
+    let batches = (0..products).step_by(MAX_BATCH).map(|first| {
+        let last = (first + batch).min(products);
+        async move {
+            let drafts = (first..last).map(catalogue::product).collect();
+            store.upsert_products(drafts, clock.now()).await?;
+            Ok(last - first)
+        }
+    });
+    stream::iter(batches)
+        .buffer_unordered(BATCHES_AT_ONCE)
+        .try_for_each(|written| {
+            progress(written);
+            std::future::ready(Ok(()))
+        })
+        .await
+}

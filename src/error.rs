@@ -1,0 +1,136 @@
+//! What can go wrong, and what a client is told about it.
+//!
+//! Two kinds, as the API promises: a [`UserError`] is part of a payload and names something a
+//! shopper or a member of staff can mend; an [`Error`] ends a field or a request with a code in
+//! `extensions.code`. Neither carries text of a driver, a path of the machine or a query.
+
+use async_graphql::{Enum, ErrorExtensionValues, ServerError, SimpleObject};
+
+use crate::storage::StoreError;
+
+/// Why a mutation did not do what was asked, for a program to act on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+pub enum ErrorCode {
+    /// The value is not acceptable; the message says why.
+    Invalid,
+    /// The value must not be empty.
+    Blank,
+    /// The value is longer than allowed.
+    TooLong,
+    /// There are more entries than allowed.
+    TooMany,
+    /// The same value stands more than once where it must be unique.
+    Duplicate,
+}
+
+/// Something in the input of a mutation that the caller can mend. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, SimpleObject)]
+pub struct UserError {
+    /// What kind of fault it is, for a program.
+    pub code: ErrorCode,
+    /// The path to the faulty value in the arguments, list positions included.
+    pub field: Option<Vec<String>>,
+    /// What is wrong, for a person.
+    pub message: String,
+}
+
+/// A failure of a field or of a whole request, as a client is told of it.
+///
+/// It has no `Display`: async-graphql turns whatever has one into an error without a code.
+#[derive(Debug, Clone)]
+pub enum Error {
+    /// The client sent something that cannot be right.
+    BadUserInput(String),
+    /// A persisted query is asked for by its hash and this server does not know it.
+    PersistedQueryNotFound,
+    /// The document asks for more than one request may.
+    QueryTooComplex(String),
+    /// No token, or one that is not valid.
+    Unauthenticated(&'static str),
+    /// A valid token whose bearer may not do this.
+    Forbidden(&'static str),
+    /// The request took longer than its deadline.
+    Timeout,
+    /// A server behind this one does not answer.
+    Unavailable,
+    /// A fault of this program.
+    Internal,
+}
+
+impl Error {
+    /// The code in `extensions.code`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::BadUserInput(_) => "BAD_USER_INPUT",
+            Self::PersistedQueryNotFound => "PERSISTED_QUERY_NOT_FOUND",
+            Self::QueryTooComplex(_) => "QUERY_TOO_COMPLEX",
+            Self::Unauthenticated(_) => "UNAUTHENTICATED",
+            Self::Forbidden(_) => "FORBIDDEN",
+            Self::Timeout => "TIMEOUT",
+            Self::Unavailable => "UNAVAILABLE",
+            Self::Internal => "INTERNAL",
+        }
+    }
+
+    /// The sentence in `message`.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::BadUserInput(message) | Self::QueryTooComplex(message) => message,
+            Self::Unauthenticated(message) | Self::Forbidden(message) => message,
+            // Clients that send persisted queries look for exactly this.
+            Self::PersistedQueryNotFound => "PersistedQueryNotFound",
+            Self::Timeout => "The request took too long and was given up. Try again.",
+            Self::Unavailable => "The shop cannot answer this right now. Try again in a moment.",
+            Self::Internal => "Something went wrong on our side.",
+        }
+    }
+
+    /// Whether the client could have known better, rather than the server failed.
+    pub fn is_refusal(&self) -> bool {
+        !matches!(self, Self::Timeout | Self::Unavailable | Self::Internal)
+    }
+
+    /// A [`Error::BadUserInput`] about one argument.
+    pub fn argument(name: &str, fault: impl std::fmt::Display) -> Self {
+        Self::BadUserInput(format!("Argument \"{name}\": {fault}."))
+    }
+
+    fn extensions(&self) -> ErrorExtensionValues {
+        let mut extensions = ErrorExtensionValues::default();
+        extensions.set("code", self.code());
+        extensions
+    }
+}
+
+impl From<StoreError> for Error {
+    /// What a client learns of a store's failure: that it happened. The cause goes to the log,
+    /// here and nowhere else.
+    fn from(error: StoreError) -> Self {
+        tracing::warn!(%error, "store call failed");
+        match error {
+            StoreError::Timeout { .. } => Self::Timeout,
+            StoreError::Unavailable { .. } => Self::Unavailable,
+            StoreError::Fault { .. } => Self::Internal,
+        }
+    }
+}
+
+impl From<Error> for async_graphql::Error {
+    /// The failure of a field; its path and place are added on the way up.
+    fn from(error: Error) -> Self {
+        Self {
+            message: error.message().to_owned(),
+            source: None,
+            extensions: Some(error.extensions()),
+        }
+    }
+}
+
+impl From<&Error> for ServerError {
+    /// The failure of a whole request, before any field was reached.
+    fn from(error: &Error) -> Self {
+        let mut server_error = Self::new(error.message(), None);
+        server_error.extensions = Some(error.extensions());
+        server_error
+    }
+}

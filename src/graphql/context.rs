@@ -1,0 +1,64 @@
+//! What one request carries: who asks, and its loaders.
+
+use std::sync::Arc;
+
+use super::loader::{Loader, Rounds};
+use crate::app::Shop;
+use crate::catalog::service::{CategoryFetch, ProductFetch};
+use crate::error::Error;
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Viewer {
+    /// Nobody in particular: the catalogue only.
+    Anonymous,
+    /// A customer, by the `sub` of the token.
+    Customer(String),
+    /// A member of staff, by the `sub` of the token.
+    Staff(String),
+}
+
+/// The data of one request, for its resolvers.
+pub struct RequestContext {
+    /// The services.
+    pub shop: Arc<Shop>,
+    /// Who asks.
+    pub viewer: Viewer,
+    /// Product cards.
+    pub products: Loader<ProductFetch>,
+    /// Categories with their counts.
+    pub categories: Loader<CategoryFetch>,
+}
+
+impl RequestContext {
+    /// The context of a request that `rounds` drives.
+    pub fn new(shop: Arc<Shop>, viewer: Viewer, rounds: &Arc<Rounds>) -> Self {
+        let products = Loader::new(Arc::new(ProductFetch(shop.catalog.clone())), rounds.clone());
+        let categories =
+            Loader::new(Arc::new(CategoryFetch(shop.catalog.clone())), rounds.clone());
+        Self { shop, viewer, products, categories }
+    }
+
+    /// Lets staff through and nobody else.
+    pub fn require_staff(&self) -> Result<(), Error> {
+        match self.viewer {
+            Viewer::Staff(_) => Ok(()),
+            Viewer::Customer(_) => Err(Error::Forbidden("Only staff may do this.")),
+            Viewer::Anonymous => Err(Error::Unauthenticated(
+                "This needs a staff token in the Authorization header.",
+            )),
+        }
+    }
+}
+
+/// The context of the request that a resolver works for.
+pub trait ContextExt<'a> {
+    /// It is always there: the server puts it into every request.
+    fn request(&self) -> Result<&'a RequestContext, Error>;
+}
+
+impl<'a> ContextExt<'a> for async_graphql::Context<'a> {
+    fn request(&self) -> Result<&'a RequestContext, Error> {
+        self.data_opt::<RequestContext>().ok_or(Error::Internal)
+    }
+}

@@ -1,0 +1,214 @@
+//! Loaders: what many resolvers of one request ask for one by one is read in one round.
+//!
+//! async-graphql's own loader gathers keys for a time and then loads; a timer has a grain of a
+//! millisecond, which is longer than a read takes. Here nothing waits: the request's task runs all
+//! resolvers as far as they go, and when none can go on every key of the round is known. Then the
+//! round is read, in the same task. See [`Rounds::drive`].
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+use async_trait::async_trait;
+use futures_util::future::{BoxFuture, poll_fn};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::oneshot;
+
+use crate::error::Error;
+
+/// Reads many rows at once for a [`Loader`].
+#[async_trait]
+pub trait Fetch: Send + Sync + 'static {
+    /// What a row is asked for by.
+    type Key: Clone + Eq + Hash + Send + Sync + 'static;
+    /// The row.
+    type Row: Clone + Send + Sync + 'static;
+
+    /// The rows with these keys, in their order, all different; `None` where there is none.
+    async fn fetch(&self, keys: &[Self::Key]) -> Result<Vec<Option<Self::Row>>, Error>;
+}
+
+type Answer<T> = Result<Option<T>, Error>;
+
+enum Entry<T> {
+    Loading(Vec<oneshot::Sender<Answer<T>>>),
+    Loaded(Answer<T>),
+}
+
+struct State<F: Fetch> {
+    entries: HashMap<F::Key, Entry<F::Row>>,
+    /// Keys of the round that is being gathered.
+    round: Vec<F::Key>,
+}
+
+/// Loads rows for one request: each key is read once, however often it is asked for.
+pub struct Loader<F: Fetch> {
+    fetch: Arc<F>,
+    state: Arc<Mutex<State<F>>>,
+    rounds: Arc<Rounds>,
+}
+
+impl<F: Fetch> Loader<F> {
+    /// A loader for the request that `rounds` drives.
+    pub fn new(fetch: Arc<F>, rounds: Arc<Rounds>) -> Self {
+        let state = State { entries: HashMap::new(), round: Vec::new() };
+        Self { fetch, state: Arc::new(Mutex::new(state)), rounds }
+    }
+
+    /// The row with this key.
+    pub async fn load(&self, key: F::Key) -> Answer<F::Row> {
+        match self.ask(key) {
+            Asked::Known(answer) => answer,
+            // The sender goes away unanswered only if the fetch panicked.
+            Asked::Waiting(answer) => answer.await.unwrap_or(Err(Error::Internal)),
+        }
+    }
+
+    /// The rows with these keys, in their order.
+    pub async fn load_many(
+        &self,
+        keys: impl IntoIterator<Item = F::Key>,
+    ) -> Result<Vec<Option<F::Row>>, Error> {
+        // All are asked for before the first is awaited, so that they are of one round.
+        let asked: Vec<_> = keys.into_iter().map(|key| self.ask(key)).collect();
+        let mut rows = Vec::with_capacity(asked.len());
+        for one in asked {
+            rows.push(match one {
+                Asked::Known(answer) => answer?,
+                Asked::Waiting(answer) => answer.await.unwrap_or(Err(Error::Internal))?,
+            });
+        }
+        Ok(rows)
+    }
+
+    fn ask(&self, key: F::Key) -> Asked<F::Row> {
+        let mut state = lock(&self.state);
+        match state.entries.get_mut(&key) {
+            Some(Entry::Loaded(answer)) => Asked::Known(answer.clone()),
+            Some(Entry::Loading(waiting)) => {
+                let (tell, told) = oneshot::channel();
+                waiting.push(tell);
+                Asked::Waiting(told)
+            }
+            None => {
+                let (tell, told) = oneshot::channel();
+                state.entries.insert(key.clone(), Entry::Loading(vec![tell]));
+                state.round.push(key);
+                if state.round.len() == 1 {
+                    self.rounds.add(Box::pin(read_round(self.fetch.clone(), self.state.clone())));
+                }
+                Asked::Waiting(told)
+            }
+        }
+    }
+}
+
+enum Asked<T> {
+    Known(Answer<T>),
+    Waiting(oneshot::Receiver<Answer<T>>),
+}
+
+async fn read_round<F: Fetch>(fetch: Arc<F>, state: Arc<Mutex<State<F>>>) {
+    let keys = std::mem::take(&mut lock(&state).round);
+    let answers = fetch.fetch(&keys).await;
+    let mut state = lock(&state);
+    let answers: Vec<Answer<F::Row>> = match answers {
+        Ok(rows) => rows.into_iter().map(Ok).collect(),
+        Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
+    };
+    for (key, answer) in keys.into_iter().zip(answers) {
+        let before = state.entries.insert(key, Entry::Loaded(answer.clone()));
+        if let Some(Entry::Loading(waiting)) = before {
+            for tell in waiting {
+                // A resolver that was dropped no longer wants to know.
+                let _ = tell.send(answer.clone());
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The rounds of one request that are waiting to be read.
+#[derive(Default)]
+pub struct Rounds(Mutex<Vec<BoxFuture<'static, ()>>>);
+
+impl Rounds {
+    fn add(&self, round: BoxFuture<'static, ()>) {
+        lock(&self.0).push(round);
+    }
+
+    /// Runs `request`; whenever it can go no further by itself, reads the rounds it asked for.
+    pub async fn drive<R: Future>(&self, request: R) -> R::Output {
+        let mut request = pin!(request);
+        let mut reading = FuturesUnordered::new();
+        poll_fn(|context| {
+            loop {
+                if let Poll::Ready(output) = request.as_mut().poll(context) {
+                    return Poll::Ready(output);
+                }
+                reading.extend(std::mem::take(&mut *lock(&self.0)));
+                match reading.poll_next_unpin(context) {
+                    // A round has been read: resolvers can go on.
+                    Poll::Ready(Some(())) => {}
+                    Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    /// Notes the rounds it is asked for; has rows for even numbers.
+    #[derive(Default)]
+    struct Even(Mutex<Vec<Vec<u32>>>);
+
+    #[async_trait]
+    impl Fetch for Even {
+        type Key = u32;
+        type Row = String;
+
+        async fn fetch(&self, keys: &[u32]) -> Result<Vec<Option<String>>, Error> {
+            self.0.lock().unwrap().push(keys.to_vec());
+            tokio::task::yield_now().await;
+            Ok(keys.iter().map(|key| (key % 2 == 0).then(|| key.to_string())).collect())
+        }
+    }
+
+    fn loader() -> (Arc<Even>, Arc<Rounds>, Loader<Even>) {
+        let (fetch, rounds) = (Arc::new(Even::default()), Arc::new(Rounds::default()));
+        (fetch.clone(), rounds.clone(), Loader::new(fetch, rounds))
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_at_once_is_read_in_one_round_and_each_key_once() {
+        let (fetch, rounds, loader) = loader();
+        let asked = [4, 7, 4, 2, 4].map(|key| loader.load(key));
+        let rows: Vec<_> =
+            rounds.drive(join_all(asked)).await.into_iter().map(Result::unwrap).collect();
+        assert_eq!(rows, [Some("4"), None, Some("4"), Some("2"), Some("4")].map(|row| row.map(str::to_owned)));
+        assert_eq!(*fetch.0.lock().unwrap(), [vec![4, 7, 2]]);
+    }
+
+    #[tokio::test]
+    async fn what_was_loaded_is_not_read_again() {
+        let (fetch, rounds, loader) = loader();
+        let twice = async {
+            loader.load_many([2, 3]).await.unwrap();
+            loader.load_many([3, 2, 6]).await.unwrap()
+        };
+        let rows = rounds.drive(twice).await;
+        assert_eq!(rows, [None, Some("2".to_owned()), Some("6".to_owned())]);
+        assert_eq!(*fetch.0.lock().unwrap(), [vec![2, 3], vec![6]]);
+    }
+}

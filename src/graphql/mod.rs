@@ -1,0 +1,114 @@
+//! The schema, put together from the domains, and what one request carries through it.
+
+mod context;
+pub mod cost;
+pub mod index;
+mod loader;
+pub mod order;
+mod scalars;
+pub mod variables;
+
+use async_graphql::extensions::{Extension, ExtensionContext, ExtensionFactory, NextExecute};
+use async_graphql::parser::types::ExecutableDocument;
+use async_graphql::{
+    EmptySubscription, MergedObject, Request, Response, Schema, SchemaBuilder, ServerError,
+    ValidationMode,
+};
+use async_trait::async_trait;
+use std::sync::Arc;
+
+pub use context::{ContextExt, RequestContext, Viewer};
+pub use index::SchemaIndex;
+pub use loader::{Fetch, Loader, Rounds};
+pub use scalars::{DateTimeScalar, DecimalScalar, MoneyInput, MoneyNode};
+
+use crate::catalog::graphql::{CatalogMutation, CatalogQuery};
+
+/// Everything that can be asked.
+#[derive(MergedObject, Default)]
+pub struct Query(CatalogQuery);
+
+/// Everything that can be changed.
+#[derive(MergedObject, Default)]
+pub struct Mutation(CatalogMutation);
+
+type ShopSchema = Schema<Query, Mutation, EmptySubscription>;
+
+/// The schema in the two forms that serving needs.
+///
+/// async-graphql checks a document against the schema each time it executes it, which costs more
+/// than executing it. So a document is checked once, by `checker`, which executes nothing; after
+/// that `executor` executes it and checks no more than what can differ between two executions.
+/// What differs by its nature, the variables, is checked by [`variables`].
+pub struct ShopGraph {
+    executor: ShopSchema,
+    checker: ShopSchema,
+    index: SchemaIndex,
+}
+
+impl ShopGraph {
+    /// Builds the schema. Without introspection, errors do not suggest names either.
+    pub fn new(introspection: bool) -> Self {
+        let builder = || {
+            let mut builder: SchemaBuilder<_, _, _> =
+                Schema::build(Query::default(), Mutation::default(), EmptySubscription);
+            if !introspection {
+                builder = builder.disable_introspection().disable_suggestions();
+            }
+            builder
+        };
+        let executor = builder().validation_mode(ValidationMode::Fast).finish();
+        let checker = builder().extension(CheckOnly).finish();
+        let index = SchemaIndex::new(&executor.sdl());
+        Self { executor, checker, index }
+    }
+
+    /// The types of the schema, as the document checks need them.
+    pub fn index(&self) -> &SchemaIndex {
+        &self.index
+    }
+
+    /// The schema as text, as `schema.graphql` has it.
+    pub fn sdl(&self) -> String {
+        self.executor.sdl()
+    }
+
+    /// Checks a document against all rules of the specification that do not depend on variables.
+    pub async fn check(
+        &self,
+        document: &ExecutableDocument,
+        operation: Option<&str>,
+    ) -> Result<(), Vec<ServerError>> {
+        let mut request = Request::new("");
+        request.operation_name = operation.map(str::to_owned);
+        request.set_parsed_query(document.clone());
+        let response = self.checker.execute(request).await;
+        if response.errors.is_empty() { Ok(()) } else { Err(response.errors) }
+    }
+
+    /// Executes a request whose document has passed [`ShopGraph::check`].
+    pub async fn execute(&self, request: Request) -> Response {
+        self.executor.execute(request).await
+    }
+}
+
+/// Ends a request after the checks.
+struct CheckOnly;
+
+impl ExtensionFactory for CheckOnly {
+    fn create(&self) -> Arc<dyn Extension> {
+        Arc::new(Self)
+    }
+}
+
+#[async_trait]
+impl Extension for CheckOnly {
+    async fn execute(
+        &self,
+        _: &ExtensionContext<'_>,
+        _: Option<&str>,
+        _: NextExecute<'_>,
+    ) -> Response {
+        Response::default()
+    }
+}

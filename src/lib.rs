@@ -1,0 +1,34 @@
+//! Vitrina, the storefront backend of the online shop «Мобильный мир».
+//!
+//! # The modules
+//!
+//! Business is cut by domain, the platform under it by layer:
+//!
+//! - [`catalog`]: products and categories. Every domain has the same files: `model` (types and
+//!   rules, no I/O), `store` (its contract with a store), `embedded` and `cassandra` (the two
+//!   stores), `service` (use cases), `graphql` (thin types and resolvers).
+//! - [`storage`]: what the stores share, the embedded engine, the Cassandra session.
+//! - [`graphql`]: the schema put together from the domains, loaders, scalars, cost.
+//! - [`server`]: HTTP, the GraphQL pipeline, identity, limits, health.
+//! - [`app`] wires them together; [`cli`] is the command line; [`demo`] is the demo shop.
+//!
+//! # The way of one request
+//!
+//! Four steps and no way back. [`server`] turns bytes into a document that was parsed and checked
+//! (once: it is kept by its hash), finds out who asks, and sets the deadline. `<domain>::graphql`
+//! turns arguments into a call. `<domain>::service` knows the rules. `<domain>::embedded` or
+//! `<domain>::cassandra` reads and writes. What many resolvers ask for one by one, the loaders of
+//! [`graphql`] read in one round.
+
+pub mod app;
+pub mod catalog;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod demo;
+pub mod error;
+pub mod graphql;
+pub mod money;
+pub mod server;
+pub mod storage;
+pub mod telemetry;

@@ -1,0 +1,243 @@
+//! Documents: parsed and checked once, kept, and looked up by the hash of their text.
+
+use std::sync::Arc;
+
+use async_graphql::parser::parse_query;
+use async_graphql::parser::types::{
+    DocumentOperations, ExecutableDocument, OperationDefinition, OperationType, Selection,
+    SelectionSet,
+};
+use async_graphql::{Positioned, ServerError, Value, Variables};
+use aws_lc_rs::digest::{SHA256, digest};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use super::lexer::check_text;
+use super::shape::check_shape;
+use crate::config::Limits;
+use crate::error::Error;
+use crate::graphql::cost::{Cost, cost};
+use crate::graphql::{ShopGraph, order, variables};
+use crate::telemetry::{CacheResult, Metrics};
+
+/// Most faults of a document that are reported: enough to mend it, few enough to send.
+const MAX_FAULTS: usize = 10;
+/// How many bytes a parsed document takes for a byte of text, about.
+const PARSED_WEIGHT: u64 = 16;
+/// Documents the cache is laid out for at first.
+const EXPECTED_DOCUMENTS: usize = 256;
+/// The root of an operation whose root fields are all in fragments.
+const NO_ROOT: &str = "fragment";
+
+/// SHA-256 of a document's text; also what persisted queries are asked for by.
+pub(super) type DocumentHash = [u8; 32];
+
+/// The hash of a document's text.
+pub(super) fn hash_of(text: &str) -> DocumentHash {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
+    hash
+}
+
+/// Why a document is refused.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// For one reason.
+    One(Error),
+    /// For what the schema says of it.
+    Schema(Vec<ServerError>),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::One(error)
+    }
+}
+
+/// A document that passed every check that does not depend on variables.
+pub(super) struct Document {
+    parsed: ExecutableDocument,
+    operations: Vec<Operation>,
+    text_bytes: usize,
+}
+
+/// What is known of an operation before it is executed.
+pub(super) struct Operation {
+    /// Its name in the document.
+    pub(super) name: Option<Arc<str>>,
+    /// Query, mutation or subscription.
+    pub(super) kind: OperationType,
+    /// Its first root field, a name of the schema.
+    pub(super) root: Arc<str>,
+    /// What it costs, unless that depends on variables.
+    cost: Cost,
+}
+
+impl Document {
+    /// Parses and checks a text.
+    async fn new(text: &str, graph: &ShopGraph, limits: &Limits) -> Result<Self, Refusal> {
+        check_text(text, limits.tokens)?;
+        let parsed = parse_query(text).map_err(|error| syntax_error(&error))?;
+        check_shape(&parsed, limits)?;
+        let mut operations = Vec::new();
+        for (name, operation) in parsed.operations.iter() {
+            let name = name.map(|name| Arc::from(name.as_str()));
+            graph.check(&parsed, name.as_deref()).await.map_err(schema_faults)?;
+            let OperationDefinition { ty, selection_set, .. } = &operation.node;
+            operations.push(Operation {
+                name,
+                kind: *ty,
+                root: root_of(&selection_set.node),
+                cost: operation_cost(graph, &parsed, operation, &Variables::default()),
+            });
+        }
+        Ok(Self { parsed, operations, text_bytes: text.len() })
+    }
+
+    /// The operation that a request means.
+    pub(super) fn operation(&self, name: Option<&str>) -> Result<&Operation, Error> {
+        match (name, self.operations.as_slice()) {
+            (None, [only]) => Ok(only),
+            (None, _) => Err(Error::BadUserInput(
+                "The document has several operations; operationName must say which.".to_owned(),
+            )),
+            (Some(name), operations) => operations
+                .iter()
+                .find(|operation| operation.name.as_deref() == Some(name))
+                .ok_or_else(|| {
+                    Error::BadUserInput("The document has no operation of that name.".to_owned())
+                }),
+        }
+    }
+
+    /// Checks what depends on variables: their types, and the cost where they take part in it.
+    pub(super) fn check_variables(
+        &self,
+        operation: &Operation,
+        graph: &ShopGraph,
+        variables: &Variables,
+        limits: &Limits,
+    ) -> Result<(), Error> {
+        let definition = self.definition(operation).ok_or(Error::Internal)?;
+        variables::check(graph.index(), &definition.node.variable_definitions, variables)
+            .map_err(Error::BadUserInput)?;
+        let total = if operation.cost.varies {
+            operation_cost(graph, &self.parsed, definition, variables).total
+        } else {
+            operation.cost.total
+        };
+        if total > limits.cost {
+            let message = format!("The operation costs {total}, more than {}.", limits.cost);
+            return Err(Error::QueryTooComplex(message));
+        }
+        Ok(())
+    }
+
+    fn definition(&self, operation: &Operation) -> Option<&Positioned<OperationDefinition>> {
+        match &self.parsed.operations {
+            DocumentOperations::Single(definition) => Some(definition),
+            DocumentOperations::Multiple(definitions) => {
+                operation.name.as_deref().and_then(|name| definitions.get(name))
+            }
+        }
+    }
+
+    /// Puts the fields of an answer in the order of the operation.
+    pub(super) fn restore_order(&self, operation: &Operation, data: &mut Value) {
+        if let Some(definition) = self.definition(operation) {
+            order::restore(data, &definition.node.selection_set.node, &self.parsed.fragments);
+        }
+    }
+
+    /// A copy for the executor, which takes it apart.
+    pub(super) fn to_parsed(&self) -> ExecutableDocument {
+        self.parsed.clone()
+    }
+}
+
+fn operation_cost(
+    graph: &ShopGraph,
+    document: &ExecutableDocument,
+    operation: &Positioned<OperationDefinition>,
+    variables: &Variables,
+) -> Cost {
+    let OperationDefinition { ty, selection_set, .. } = &operation.node;
+    cost(graph.index(), &document.fragments, *ty, &selection_set.node, variables)
+}
+
+fn root_of(selection: &SelectionSet) -> Arc<str> {
+    let field = selection.items.iter().find_map(|item| match &item.node {
+        Selection::Field(field) => Some(field.node.name.node.as_str()),
+        _ => None,
+    });
+    Arc::from(field.unwrap_or(NO_ROOT))
+}
+
+/// Says where the text stops being GraphQL, and does not repeat any of it.
+fn syntax_error(error: &async_graphql::parser::Error) -> Refusal {
+    let place = error.positions().next();
+    let mut fault = ServerError::from(&Error::BadUserInput(match place {
+        Some(place) => {
+            format!("Syntax error at line {}, column {}.", place.line, place.column)
+        }
+        None => "Syntax error.".to_owned(),
+    }));
+    fault.locations.extend(place);
+    Refusal::Schema(vec![fault])
+}
+
+fn schema_faults(mut faults: Vec<ServerError>) -> Refusal {
+    faults.truncate(MAX_FAULTS);
+    for fault in &mut faults {
+        let coded = ServerError::from(&Error::BadUserInput(String::new()));
+        fault.extensions = coded.extensions;
+    }
+    Refusal::Schema(faults)
+}
+
+#[derive(Clone)]
+struct ByText;
+
+impl Weighter<DocumentHash, Arc<Document>> for ByText {
+    fn weight(&self, _: &DocumentHash, document: &Arc<Document>) -> u64 {
+        u64::try_from(document.text_bytes).unwrap_or(u64::MAX).saturating_mul(PARSED_WEIGHT) + 1
+    }
+}
+
+/// The documents seen lately.
+pub(crate) struct Documents {
+    cache: Cache<DocumentHash, Arc<Document>, ByText>,
+}
+
+impl Documents {
+    /// A cache as large as the limits say.
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            cache: Cache::with_weighter(
+                EXPECTED_DOCUMENTS,
+                limits.document_cache_bytes.saturating_mul(PARSED_WEIGHT),
+                ByText,
+            ),
+        }
+    }
+
+    /// The document with this hash, if it is known.
+    pub(super) fn known(&self, hash: &DocumentHash, metrics: &Metrics) -> Option<Arc<Document>> {
+        let document = self.cache.get(hash);
+        metrics.document(if document.is_some() { CacheResult::Hit } else { CacheResult::Miss });
+        document
+    }
+
+    /// Parses, checks and keeps a text whose hash is not known.
+    pub(super) async fn learn(
+        &self,
+        hash: DocumentHash,
+        text: &str,
+        graph: &ShopGraph,
+        limits: &Limits,
+    ) -> Result<Arc<Document>, Refusal> {
+        let document = Arc::new(Document::new(text, graph, limits).await?);
+        self.cache.insert(hash, document.clone());
+        Ok(document)
+    }
+}

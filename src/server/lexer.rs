@@ -1,0 +1,121 @@
+//! Bounds on a document's text that hold before it is parsed: the parser recurses, and takes its
+//! time and memory from what it is given.
+
+use crate::error::Error;
+
+/// How deep brackets of all kinds may nest. The parser recurses once for each.
+const MAX_NESTING: usize = 50;
+
+/// Counts tokens and nesting in one pass over the text.
+pub(super) fn check_text(text: &str, max_tokens: usize) -> Result<(), Error> {
+    let bytes = text.as_bytes();
+    let (mut at, mut tokens, mut nesting) = (0, 0_usize, 0_usize);
+    while at < bytes.len() {
+        at = match bytes[at] {
+            b' ' | b'\t' | b'\n' | b'\r' | b',' => {
+                at += 1;
+                continue;
+            }
+            b'#' => {
+                at = end_of_comment(bytes, at);
+                continue;
+            }
+            // The byte order mark that some editors put first.
+            0xEF if bytes[at..].starts_with(&[0xEF, 0xBB, 0xBF]) => {
+                at += 3;
+                continue;
+            }
+            b'"' => end_of_string(bytes, at),
+            b'{' | b'(' | b'[' => {
+                nesting += 1;
+                if nesting > MAX_NESTING {
+                    let message = format!("The document nests deeper than {MAX_NESTING} brackets.");
+                    return Err(Error::QueryTooComplex(message));
+                }
+                at + 1
+            }
+            b'}' | b')' | b']' => {
+                nesting = nesting.saturating_sub(1);
+                at + 1
+            }
+            b'.' if bytes[at..].starts_with(b"...") => at + 3,
+            byte if is_word(byte) => {
+                at + bytes[at..].iter().take_while(|&&byte| is_word(byte)).count()
+            }
+            byte if byte < 0x20 || byte == 0x7F => {
+                let message = "The document holds a control character.".to_owned();
+                return Err(Error::BadUserInput(message));
+            }
+            _ => at + 1,
+        };
+        tokens += 1;
+        if tokens > max_tokens {
+            let message = format!("The document has more than {max_tokens} tokens.");
+            return Err(Error::QueryTooComplex(message));
+        }
+    }
+    Ok(())
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'+')
+}
+
+fn end_of_comment(bytes: &[u8], at: usize) -> usize {
+    let line = bytes[at..].iter().position(|&byte| byte == b'\n' || byte == b'\r');
+    line.map_or(bytes.len(), |length| at + length)
+}
+
+fn end_of_string(bytes: &[u8], at: usize) -> usize {
+    let (mut end, quotes): (usize, &[u8]) =
+        if bytes[at..].starts_with(b"\"\"\"") { (at + 3, b"\"\"\"") } else { (at + 1, b"\"") };
+    while end < bytes.len() {
+        if bytes[end..].starts_with(quotes) {
+            return end + quotes.len();
+        }
+        let in_line = quotes.len() == 1;
+        end += match bytes[end] {
+            // An escape: whatever follows does not end the string.
+            b'\\' if in_line => 2,
+            b'\\' if bytes[end..].starts_with(b"\\\"\"\"") => 4,
+            // A string in quotes ends with its line; the parser says what is wrong with that.
+            b'\n' | b'\r' if in_line => return end,
+            _ => 1,
+        };
+    }
+    bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(text: &str) -> usize {
+        (0..).find(|&max| check_text(text, max).is_ok()).unwrap()
+    }
+
+    #[test]
+    fn counts_as_the_grammar_does() {
+        assert_eq!(tokens(""), 0);
+        assert_eq!(tokens("\u{FEFF}{ a, b }"), 4);
+        assert_eq!(tokens("query($x:[ID!]=[\"a,b\"]){a(x:$x)...F@skip(if:true)}"), 32);
+        assert_eq!(tokens("{ a # } } }\n b }"), 4);
+        assert_eq!(tokens(r#"{ a(s: "\" { \\") }"#), 8);
+        assert_eq!(tokens(r#"{ a(s: """ " \""" { """) }"#), 8);
+        assert_eq!(tokens(r#"{ a(s: "unfinished"#), 6);
+        assert_eq!(tokens("{ a(n: -1.5e+3) }"), 10);
+    }
+
+    #[test]
+    fn refuses_deep_nesting_before_parsing() {
+        let deep = |depth| format!("{{ a(x: {}{}) }}", "[".repeat(depth), "]".repeat(depth));
+        assert!(check_text(&deep(MAX_NESTING - 2), 1_000).is_ok());
+        assert!(check_text(&deep(MAX_NESTING - 1), 1_000).is_err());
+        assert!(check_text(&deep(100_000), 1_000_000).is_err());
+    }
+
+    #[test]
+    fn refuses_control_characters_outside_strings() {
+        assert!(check_text("{ a\u{0} }", 100).is_err());
+    }
+}

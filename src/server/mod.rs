@@ -1,0 +1,86 @@
+//! HTTP: bytes in, bytes out. Routes, the GraphQL pipeline, identity, limits, health.
+
+mod document;
+mod graphiql;
+mod health;
+mod identity;
+mod images;
+mod lexer;
+mod pipeline;
+mod shape;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+pub(crate) use document::Documents;
+pub use identity::{Identity, Role, sign_token};
+
+use crate::app::App;
+
+/// All routes of the server.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/graphql", get(pipeline::get).post(pipeline::post))
+        .route("/graphiql/{*path}", get(graphiql::asset))
+        .route("/schema.graphql", get(schema))
+        .route("/health/live", get(health::live))
+        .route("/health/ready", get(health::ready))
+        .route("/metrics", get(metrics))
+        .route("/images/{file}", get(images::image))
+        .layer(from_fn_with_state(app.clone(), measure))
+        .with_state(app)
+}
+
+/// Counts and times every request by its route, which is one of the few above.
+async fn measure(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let route = match request.extensions().get::<MatchedPath>().map(MatchedPath::as_str) {
+        Some("/graphql") => "/graphql",
+        Some("/metrics") => "/metrics",
+        Some(path) if path.starts_with("/health") => "/health",
+        Some(path) if path.starts_with("/images") => "/images",
+        Some(_) => "/static",
+        None => "unknown",
+    };
+    let in_work = InWork::enter(&app);
+    let response = next.run(request).await;
+    drop(in_work);
+    app.metrics.http_request(route, response.status().as_u16(), started);
+    response
+}
+
+/// A request being worked on; it also ends when the client goes away.
+struct InWork<'a>(&'a App);
+
+impl<'a> InWork<'a> {
+    fn enter(app: &'a App) -> Self {
+        app.metrics.in_work().inc();
+        Self(app)
+    }
+}
+
+impl Drop for InWork<'_> {
+    fn drop(&mut self) {
+        self.0.metrics.in_work().dec();
+    }
+}
+
+async fn schema(State(app): State<Arc<App>>) -> Response {
+    if !app.config.introspection {
+        return axum::http::StatusCode::NOT_FOUND.into_response();
+    }
+    ([(CONTENT_TYPE, "text/plain; charset=utf-8")], app.graph.sdl()).into_response()
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(CONTENT_TYPE, kind)], app.metrics.encode()).into_response()
+}

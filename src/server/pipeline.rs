@@ -1,0 +1,347 @@
+//! The way of a GraphQL request from its bytes to its answer. Ours and not the extractor's of
+//! async-graphql-axum, which executes mutations over GET and plain text, ignores the body limit,
+//! and repeats whole queries in its errors.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use async_graphql::parser::types::OperationType;
+use async_graphql::{Request as GraphQlRequest, Response as GraphQlResponse, ServerError};
+use axum::body::{Body, Bytes};
+use axum::extract::{RawQuery, State};
+use axum::http::header::{ACCEPT, ALLOW, CONTENT_LENGTH};
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
+use axum::response::Response;
+use futures_util::FutureExt;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use super::document::{Document, Operation, Refusal, hash_of};
+use super::wire::{self, GraphRequest, Media, PersistedQuery, RequestExtensions};
+use super::{graphiql, wire::is_json};
+use crate::app::{App, Shop};
+use crate::error::Error;
+use crate::graphql::{RequestContext, Rounds, Viewer};
+use crate::telemetry::{OperationLine, OperationStats, Outcome};
+
+/// A browser sends none of these by itself to another site: a GET with one of them comes from a
+/// program that meant it (and, across sites, from one that the preflight let through).
+const PREFLIGHT_HEADERS: [&str; 3] =
+    ["x-requested-with", "apollo-require-preflight", "x-apollo-operation-name"];
+/// The header that names a request, in and out.
+const REQUEST_ID: &str = "x-request-id";
+/// Longest request id that is taken over from a client.
+const MAX_REQUEST_ID: usize = 64;
+
+/// `POST /graphql`
+pub(super) async fn post(State(app): State<Arc<App>>, request: Request<Body>) -> Response {
+    let (parts, body) = request.into_parts();
+    let Some(media) = Media::accepted(&parts.headers) else { return not_acceptable() };
+    let id = request_id(&parts.headers);
+    let work = async {
+        if !is_json(&parts.headers) {
+            let error = Error::BadUserInput("Send application/json.".to_owned());
+            return wire::with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, media, &error);
+        }
+        let body = match read_body(&parts.headers, body, app.config.limits.body_bytes).await {
+            Ok(body) => body,
+            Err((status, error)) => return wire::with_status(status, media, &error),
+        };
+        match GraphRequest::from_json(&body) {
+            Ok(request) => answer(&app, &parts.headers, media, &id, request, true).await,
+            Err(error) => wire::failed(media, &error),
+        }
+    };
+    within_deadline(&app, media, &id, work).await
+}
+
+/// `GET /graphql`: the page for a browser, queries for a program.
+pub(super) async fn get(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let Some(query) = query.filter(|query| !query.is_empty()) else {
+        if accepts_html(&headers) {
+            return graphiql::page();
+        }
+        let error = Error::BadUserInput("Send a query, by POST.".to_owned());
+        return wire::with_status(StatusCode::BAD_REQUEST, Media::Json, &error);
+    };
+    let Some(media) = Media::accepted(&headers) else {
+        // A browser that follows a link with a query gets the page, which executes nothing.
+        return if accepts_html(&headers) { graphiql::page() } else { not_acceptable() };
+    };
+    let id = request_id(&headers);
+    let work = async {
+        if !PREFLIGHT_HEADERS.iter().any(|name| headers.contains_key(*name)) {
+            if accepts_html(&headers) {
+                return graphiql::page();
+            }
+            let error = Error::BadUserInput(
+                "A query by GET needs the header Apollo-Require-Preflight.".to_owned(),
+            );
+            return wire::with_status(StatusCode::BAD_REQUEST, media, &error);
+        }
+        match request_from_query(&query) {
+            Ok(request) => answer(&app, &headers, media, &id, request, false).await,
+            Err(error) => wire::failed(media, &error),
+        }
+    };
+    within_deadline(&app, media, &id, work).await
+}
+
+/// Executes a request and answers it. `may_change` is whether mutations are let through.
+async fn answer(
+    app: &App,
+    headers: &HeaderMap,
+    media: Media,
+    id: &str,
+    request: GraphRequest,
+    may_change: bool,
+) -> Response {
+    let Some(shop) = app.shop() else { return wire::failed(media, &Error::Unavailable) };
+    let viewer = match app.identity.viewer(headers) {
+        Ok(viewer) => viewer,
+        Err(error) => return wire::failed(media, &error),
+    };
+    let document = match find_document(app, &request).await {
+        Ok(document) => document,
+        Err(Refusal::One(error @ Error::BadUserInput(_))) if request.query.is_none() => {
+            return wire::failed(media, &error);
+        }
+        Err(refusal) => return wire::refused(media, &refusal),
+    };
+    let variables = request.variables.unwrap_or_default();
+    let checked = document.operation(request.operation_name.as_deref()).and_then(|operation| {
+        document.check_variables(operation, &app.graph, &variables, &app.config.limits)?;
+        Ok(operation)
+    });
+    let operation = match checked {
+        Ok(operation) => operation,
+        Err(error) => return wire::refused(media, &Refusal::One(error)),
+    };
+    match operation.kind {
+        OperationType::Query => {}
+        OperationType::Mutation if may_change => {}
+        OperationType::Mutation => {
+            let error = Error::BadUserInput("Mutations are taken by POST only.".to_owned());
+            let mut response = wire::with_status(StatusCode::METHOD_NOT_ALLOWED, media, &error);
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            return response;
+        }
+        OperationType::Subscription => {
+            let message = "Subscriptions are not taken over this transport.".to_owned();
+            return wire::refused(media, &Refusal::One(Error::BadUserInput(message)));
+        }
+    }
+    let mut prepared = GraphQlRequest::new("").variables(variables);
+    prepared.operation_name = operation.name.as_deref().map(str::to_owned);
+    prepared.set_parsed_query(document.to_parsed());
+    let mut response = execute(app, shop, viewer, id, operation, prepared).await;
+    document.restore_order(operation, &mut response.data);
+    wire::executed(media, &response)
+}
+
+/// The document that a request brings or, by its hash, means.
+async fn find_document(app: &App, request: &GraphRequest) -> Result<Arc<Document>, Refusal> {
+    let persisted = request.extensions.as_ref().and_then(|e| e.persisted_query.as_ref());
+    let hash = persisted.map(persisted_hash).transpose()?;
+    let Some(text) = &request.query else {
+        let Some(hash) = hash else {
+            let message = "The request has no `query`.".to_owned();
+            return Err(Error::BadUserInput(message).into());
+        };
+        let known = app.documents.known(&hash, &app.metrics);
+        return known.ok_or(Refusal::One(Error::PersistedQueryNotFound));
+    };
+    let own = hash_of(text);
+    if hash.is_some_and(|hash| hash != own) {
+        let message = "The persisted query's hash is not the hash of `query`.".to_owned();
+        return Err(Error::BadUserInput(message).into());
+    }
+    match app.documents.known(&own, &app.metrics) {
+        Some(document) => Ok(document),
+        None => app.documents.learn(own, text, &app.graph, &app.config.limits).await,
+    }
+}
+
+fn persisted_hash(persisted: &PersistedQuery) -> Result<[u8; 32], Error> {
+    let wrong = || {
+        let message = "A persisted query has version 1 and a SHA-256 hash in hex.".to_owned();
+        Error::BadUserInput(message)
+    };
+    let text = persisted.sha256_hash.as_bytes();
+    if persisted.version != 1 || text.len() != 64 {
+        return Err(wrong());
+    }
+    let mut hash = [0; 32];
+    for (byte, pair) in hash.iter_mut().zip(text.chunks_exact(2)) {
+        let digit = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else { return Err(wrong()) };
+        *byte = high << 4 | low;
+    }
+    Ok(hash)
+}
+
+/// Runs the resolvers, turns a panic into an error, and writes the operation's line.
+async fn execute(
+    app: &App,
+    shop: &Arc<Shop>,
+    viewer: Viewer,
+    id: &str,
+    operation: &Operation,
+    request: GraphQlRequest,
+) -> GraphQlResponse {
+    let started = Instant::now();
+    let rounds = Arc::new(Rounds::default());
+    let request = request.data(RequestContext::new(shop.clone(), viewer, &rounds));
+    let run = AssertUnwindSafe(rounds.drive(app.graph.execute(request))).catch_unwind();
+    let (result, reads, cache_hits) = OperationStats::collect(run).await;
+    let mut response = result.unwrap_or_else(|_| {
+        tracing::error!(request_id = id, "a resolver panicked");
+        GraphQlResponse::from_errors(vec![ServerError::from(&Error::Internal)])
+    });
+    let mut code = None;
+    let mut is_failure = false;
+    for error in &mut response.errors {
+        let found = code_of(error);
+        is_failure |= matches!(found, "INTERNAL" | "UNAVAILABLE" | "TIMEOUT");
+        code.get_or_insert(found);
+    }
+    let has_data = !matches!(response.data, async_graphql::Value::Null);
+    let outcome = match code {
+        None => Outcome::Ok,
+        Some(_) if is_failure => Outcome::Failed,
+        Some(_) if has_data => Outcome::Partial,
+        Some(_) => Outcome::Refused,
+    };
+    app.metrics.operation(&OperationLine {
+        request_id: id,
+        name: operation.name.as_deref(),
+        root: operation.root.clone(),
+        outcome,
+        code,
+        took: started.elapsed(),
+        reads,
+        cache_hits,
+    });
+    response
+}
+
+/// The code of an error. One without a code comes from async-graphql, about an argument whose
+/// value the schema's types cannot take; it gets that code.
+fn code_of(error: &mut ServerError) -> &'static str {
+    let code = error.extensions.as_ref().and_then(|extensions| extensions.get("code"));
+    let known = [
+        Error::BadUserInput(String::new()),
+        Error::QueryTooComplex(String::new()),
+        Error::Unauthenticated(""),
+        Error::Forbidden(""),
+        Error::Timeout,
+        Error::Unavailable,
+        Error::Internal,
+    ];
+    match code {
+        Some(async_graphql::Value::String(code)) => {
+            known.iter().map(Error::code).find(|known| known == code).unwrap_or("INTERNAL")
+        }
+        _ => {
+            let input = Error::BadUserInput(String::new());
+            error.extensions = ServerError::from(&input).extensions;
+            input.code()
+        }
+    }
+}
+
+/// Gives up when the deadline has passed, and names the request in the answer.
+async fn within_deadline(
+    app: &App,
+    media: Media,
+    id: &str,
+    work: impl Future<Output = Response>,
+) -> Response {
+    let mut response = match tokio::time::timeout(app.config.limits.deadline, work).await {
+        Ok(response) => response,
+        Err(_) => {
+            tracing::warn!(request_id = id, "deadline passed");
+            wire::failed(media, &Error::Timeout)
+        }
+    };
+    if let Ok(id) = HeaderValue::from_str(id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// Reads a body up to the limit, whether its length was announced or not.
+async fn read_body(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+) -> Result<Bytes, (StatusCode, Error)> {
+    let too_large = || {
+        let message = format!("The body has more than {limit} bytes.");
+        (StatusCode::PAYLOAD_TOO_LARGE, Error::BadUserInput(message))
+    };
+    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: usize| length > limit) {
+        return Err(too_large());
+    }
+    match Limited::new(body, limit).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(_) => {
+            let message = "The body could not be read.".to_owned();
+            Err((StatusCode::BAD_REQUEST, Error::BadUserInput(message)))
+        }
+    }
+}
+
+fn request_from_query(query: &str) -> Result<GraphRequest, Error> {
+    let wrong = |what: &str| Error::BadUserInput(format!("The parameter `{what}` cannot be read."));
+    let mut request =
+        GraphRequest { query: None, operation_name: None, variables: None, extensions: None };
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        match name.as_ref() {
+            "query" => request.query = Some(value.into_owned()),
+            "operationName" => request.operation_name = Some(value.into_owned()),
+            "variables" => {
+                request.variables = serde_json::from_str(&value).map_err(|_| wrong("variables"))?;
+            }
+            "extensions" => {
+                let extensions: Option<RequestExtensions> =
+                    serde_json::from_str(&value).map_err(|_| wrong("extensions"))?;
+                request.extensions = extensions;
+            }
+            _ => {}
+        }
+    }
+    Ok(request)
+}
+
+fn accepts_html(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().any(|v| v.to_str().is_ok_and(|v| v.contains("text/html")))
+}
+
+fn not_acceptable() -> Response {
+    let message = "The answer is application/graphql-response+json or application/json.";
+    let error = Error::BadUserInput(message.to_owned());
+    wire::with_status(StatusCode::NOT_ACCEPTABLE, Media::Json, &error)
+}
+
+/// The client's own id where it is a plain one, else one that is unique to this process's life.
+fn request_id(headers: &HeaderMap) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    static PROCESS: std::sync::LazyLock<u32> =
+        std::sync::LazyLock::new(|| uuid::Uuid::new_v4().as_fields().0);
+    let sound = |id: &&str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+        !id.is_empty() && id.len() <= MAX_REQUEST_ID && id.chars().all(plain)
+    };
+    match headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(sound) {
+        Some(id) => id.to_owned(),
+        None => format!("{:08x}-{:x}", *PROCESS, NEXT.fetch_add(1, Ordering::Relaxed)),
+    }
+}

@@ -1,0 +1,62 @@
+//! The store on Apache Cassandra: the session, the migrations, and the statements of all domains.
+
+mod migrate;
+mod session;
+mod statement;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use scylla::client::session::Session;
+
+pub use migrate::migrate;
+pub use session::connect;
+pub use statement::{Access, Statement, Statements};
+
+use super::{OpenError, Store, StoreError};
+use crate::catalog::cassandra::CatalogStatements;
+use crate::telemetry::Metrics;
+
+/// All domains on one Cassandra cluster.
+pub struct CassandraStore {
+    pub(crate) catalog: CatalogStatements,
+    ping: Statement,
+}
+
+/// How long a readiness check waits: shorter than anybody's probe interval.
+const PING_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl CassandraStore {
+    /// Prepares every statement of every domain, so that a broken one is found now.
+    pub async fn open(
+        session: Arc<Session>,
+        keyspace: &str,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, OpenError> {
+        let statements = Statements::new(session, keyspace, metrics);
+        Ok(Self {
+            catalog: CatalogStatements::prepare(&statements).await?,
+            // A read at quorum of a table that is always there: it answers when the shop can.
+            ping: statements
+                .prepare(
+                    "schema_migrations",
+                    "SELECT number FROM ks.schema_migrations WHERE part = 'schema' LIMIT 1",
+                    Access::ReadQuorum,
+                    PING_TIMEOUT,
+                )
+                .await?,
+        })
+    }
+}
+
+#[async_trait]
+impl Store for CassandraStore {
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.ping.run(()).await.map(drop)
+    }
+
+    fn kind(&self) -> &'static str {
+        "Cassandra"
+    }
+}

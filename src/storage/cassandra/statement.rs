@@ -1,0 +1,172 @@
+//! A prepared statement with everything a reader wants to know of it: table, consistency, whether
+//! it may be repeated, and how long it may take.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
+use scylla::client::session::Session;
+use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
+use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy};
+use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
+use scylla::response::query_result::QueryResult;
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::{Consistency, SerialConsistency};
+
+use crate::storage::{OpenError, StoreError};
+use crate::telemetry::{CallKind, Metrics};
+
+/// A read that has not been answered after this long is sent to one more replica.
+const SPECULATE_AFTER: Duration = Duration::from_millis(80);
+/// How many more replicas a slow read is sent to at the most.
+const SPECULATIVE_READS: usize = 1;
+
+/// How a statement uses the cluster. Each one fixes consistency, idempotence and retries together,
+/// because only some combinations are safe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// `LOCAL_ONE`, may be repeated, asks another replica when slow: fast, may be a moment old.
+    ReadOne,
+    /// `LOCAL_QUORUM`, may be repeated, asks another replica when slow: sees what was acknowledged.
+    ReadQuorum,
+    /// `LOCAL_QUORUM`, may be repeated: writing the same again changes nothing.
+    WriteQuorum,
+    /// `LOCAL_QUORUM`, never repeated: counters, where twice is not once.
+    CountQuorum,
+    /// A conditional write (`IF …`), `LOCAL_SERIAL`, never repeated: a lost reply may mean that it
+    /// happened.
+    Conditional,
+}
+
+impl Access {
+    fn is_read(self) -> bool {
+        matches!(self, Self::ReadOne | Self::ReadQuorum)
+    }
+
+    fn consistency(self) -> Consistency {
+        match self {
+            Self::ReadOne => Consistency::LocalOne,
+            _ => Consistency::LocalQuorum,
+        }
+    }
+
+    fn may_be_repeated(self) -> bool {
+        matches!(self, Self::ReadOne | Self::ReadQuorum | Self::WriteQuorum)
+    }
+
+    fn profile(self) -> ExecutionProfileHandle {
+        let profile = ExecutionProfile::builder()
+            .consistency(self.consistency())
+            .serial_consistency(Some(SerialConsistency::LocalSerial));
+        let profile = if self.may_be_repeated() {
+            profile.retry_policy(Arc::new(DefaultRetryPolicy::new()))
+        } else {
+            profile.retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+        };
+        let speculation = self.is_read().then(|| {
+            Arc::new(SimpleSpeculativeExecutionPolicy {
+                max_retry_count: SPECULATIVE_READS,
+                retry_interval: SPECULATE_AFTER,
+            }) as Arc<_>
+        });
+        profile.speculative_execution_policy(speculation).build().into_handle()
+    }
+}
+
+/// Prepares statements on a session.
+pub struct Statements {
+    session: Arc<Session>,
+    keyspace: String,
+    metrics: Arc<Metrics>,
+}
+
+impl Statements {
+    /// Statements that run on `session`, on the tables of `keyspace`.
+    pub fn new(session: Arc<Session>, keyspace: &str, metrics: Arc<Metrics>) -> Self {
+        Self { session, keyspace: keyspace.to_owned(), metrics }
+    }
+
+    /// Prepares one statement, in which `ks.` stands for the keyspace. `table` names what it works
+    /// on, for metrics and errors.
+    pub async fn prepare(
+        &self,
+        table: &'static str,
+        cql: &'static str,
+        access: Access,
+        timeout: Duration,
+    ) -> Result<Statement, OpenError> {
+        let mut prepared = self.session.prepare(in_keyspace(cql, &self.keyspace)).await.map_err(|error| {
+            OpenError::Cluster(format!("the statement «{cql}» cannot be prepared: {error}"))
+        })?;
+        prepared.set_execution_profile_handle(Some(access.profile()));
+        prepared.set_is_idempotent(access.may_be_repeated());
+        prepared.set_request_timeout(Some(timeout));
+        // The columns were told when it was prepared; sending them with each answer is waste.
+        prepared.set_use_cached_result_metadata(true);
+        Ok(Statement {
+            session: self.session.clone(),
+            metrics: self.metrics.clone(),
+            prepared,
+            table,
+            kind: if access.is_read() { CallKind::Read } else { CallKind::Write },
+        })
+    }
+}
+
+/// A prepared statement, ready to run.
+pub struct Statement {
+    session: Arc<Session>,
+    metrics: Arc<Metrics>,
+    prepared: PreparedStatement,
+    table: &'static str,
+    kind: CallKind,
+}
+
+impl Statement {
+    /// Runs the statement. What it reads comes as one page: its text bounds it.
+    pub async fn run(&self, values: impl SerializeRow) -> Result<QueryResult, StoreError> {
+        let started = Instant::now();
+        let result = self.session.execute_unpaged(&self.prepared, values).await;
+        self.metrics.store_call(self.table, self.kind, started, result.is_ok());
+        result.map_err(|error| store_error(self.table, &error))
+    }
+
+    /// The error of an answer that does not have the shape the statement asks for.
+    pub fn unexpected(&self, error: &impl std::fmt::Display) -> StoreError {
+        StoreError::Fault { call: self.table, cause: error.to_string() }
+    }
+}
+
+/// Puts the keyspace's name where a statement says `ks.`: Cassandra advises against `USE`.
+pub(super) fn in_keyspace(cql: &str, keyspace: &str) -> String {
+    cql.replace(" ks.", &format!(" \"{keyspace}\"."))
+}
+
+/// Sorts the driver's many errors into the three that callers act on.
+pub(super) fn store_error(call: &'static str, error: &ExecutionError) -> StoreError {
+    let cause = error.to_string();
+    match error {
+        ExecutionError::RequestTimeout(_) => StoreError::Timeout { call, cause },
+        ExecutionError::ConnectionPoolError(_) | ExecutionError::EmptyPlan => {
+            StoreError::Unavailable { call, cause }
+        }
+        ExecutionError::LastAttemptError(attempt) => match attempt {
+            RequestAttemptError::BrokenConnectionError(_)
+            | RequestAttemptError::UnableToAllocStreamId => StoreError::Unavailable { call, cause },
+            RequestAttemptError::DbError(db, _) => match db {
+                DbError::ReadTimeout { .. } | DbError::WriteTimeout { .. } => {
+                    StoreError::Timeout { call, cause }
+                }
+                DbError::Unavailable { .. }
+                | DbError::Overloaded
+                | DbError::IsBootstrapping
+                | DbError::ReadFailure { .. }
+                | DbError::WriteFailure { .. } => StoreError::Unavailable { call, cause },
+                _ => StoreError::Fault { call, cause },
+            },
+            _ => StoreError::Fault { call, cause },
+        },
+        _ => StoreError::Fault { call, cause },
+    }
+}

@@ -1,0 +1,229 @@
+//! The engine under the embedded store: tables in one folder, reads on blocking threads, writes
+//! through one writer (see [`super::writer`]).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fjall::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use serde::de::DeserializeOwned;
+
+use super::codec::{self, CodecError};
+use super::keys::{Key, KeyParts};
+use super::writer::{Txn, Writer};
+use crate::clock::{Clock, Timestamp};
+use crate::storage::{OpenError, StoreError};
+use crate::telemetry::{CallKind, Metrics};
+
+/// The format of the folder that this version writes. It grows when an older version could
+/// misread what a newer one wrote.
+const FORMAT: u32 = 1;
+/// The table that holds the folder's own data.
+const META: &str = "meta";
+/// The row of [`META`] that holds the format.
+const FORMAT_KEY: &str = "format";
+/// Memory for blocks read from disk.
+const CACHE_BYTES: u64 = 32 << 20;
+/// Size at which a table's rows in memory are written out as a file.
+const MEMTABLE_BYTES: u64 = 16 << 20;
+/// Most bytes of journal before tables are written out to shorten it; bounds recovery time.
+const JOURNAL_BYTES: u64 = 128 << 20;
+
+/// A table of the embedded store.
+#[derive(Clone)]
+pub struct Table {
+    pub(super) keyspace: Keyspace,
+    pub(super) name: &'static str,
+}
+
+/// Tables in a folder that this process alone has open.
+pub struct Engine {
+    db: Database,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    writer: Writer,
+}
+
+impl Engine {
+    /// Opens the folder, made if it is not there.
+    pub fn open(
+        dir: &Path,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, OpenError> {
+        let broken = |cause: String| OpenError::Broken { dir: dir.display().to_string(), cause };
+        std::fs::create_dir_all(dir).map_err(|error| broken(error.to_string()))?;
+        let sweeper = Arc::new(DropWhatIsOver(clock.clone()));
+        let db = Database::builder(dir)
+            .cache_size(CACHE_BYTES)
+            .max_journaling_size(JOURNAL_BYTES)
+            // The writer decides when to sync: once for a group of writes.
+            .manual_journal_persist(true)
+            .with_compaction_filter_factories(Arc::new(move |_| Some(sweeper.clone())))
+            .open()
+            .map_err(|error| match error {
+                fjall::Error::Locked => OpenError::InUse(dir.display().to_string()),
+                fjall::Error::InvalidVersion(found) => OpenError::TooNew {
+                    dir: dir.display().to_string(),
+                    found: format!("{found:?}"),
+                    known: FORMAT,
+                },
+                error => broken(error.to_string()),
+            })?;
+        check_format(&db, dir, &broken)?;
+        let writer = Writer::start(db.clone(), clock.clone())
+            .map_err(|error| broken(format!("no thread for the writer: {error}")))?;
+        Ok(Self { db, clock, metrics, writer })
+    }
+
+    /// Opens a table, made if it is not there.
+    pub fn table(&self, name: &'static str) -> Result<Table, OpenError> {
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+        self.db
+            .keyspace(name, options)
+            .map(|keyspace| Table { keyspace, name })
+            .map_err(|error| OpenError::Broken { dir: name.to_owned(), cause: error.to_string() })
+    }
+
+    /// Whether writes are still accepted: after a failed write to disk, none is.
+    pub fn ready(&self) -> Result<(), StoreError> {
+        self.writer.ready()
+    }
+
+    /// Runs `read` on a thread that may block. `table` names what is read, for the metrics.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        table: &'static str,
+        read: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let started = Instant::now();
+        let reader = Reader { now: self.clock.now() };
+        let result = match tokio::task::spawn_blocking(move || read(&reader)).await {
+            Ok(result) => result,
+            Err(error) => Err(StoreError::Fault { call: "read", cause: error.to_string() }),
+        };
+        self.metrics.store_call(table, CallKind::Read, started, result.is_ok());
+        result
+    }
+
+    /// Runs `write` on the writer's thread, alone, and returns once its effect is on disk. All of
+    /// it happens, or (on an error) nothing. `table` names what is written, for the metrics.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        table: &'static str,
+        write: impl FnOnce(&mut Txn<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let started = Instant::now();
+        let result = self.writer.run(write).await;
+        self.metrics.store_call(table, CallKind::Write, started, result.is_ok());
+        result
+    }
+}
+
+/// Reads tables as they are at one moment of the clock.
+pub struct Reader {
+    now: Timestamp,
+}
+
+impl Reader {
+    /// The row under a key, unless its life is over.
+    pub fn get<T: DeserializeOwned>(
+        &self,
+        table: &Table,
+        key: &Key,
+    ) -> Result<Option<T>, StoreError> {
+        match table.keyspace.get(key.as_bytes()).map_err(|error| failed(table.name, &error))? {
+            Some(bytes) => codec::decode(&bytes, self.now).map_err(|error| corrupt(table, &error)),
+            None => Ok(None),
+        }
+    }
+
+    /// The first `limit` rows whose keys begin with `prefix`, in key order, with their keys.
+    pub fn scan<T: DeserializeOwned>(
+        &self,
+        table: &Table,
+        prefix: &Key,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, T)>, StoreError> {
+        let mut rows = Vec::new();
+        for item in table.keyspace.prefix(prefix.as_bytes()) {
+            if rows.len() == limit {
+                break;
+            }
+            let (key, value) = item.into_inner().map_err(|error| failed(table.name, &error))?;
+            match codec::decode(&value, self.now) {
+                Ok(Some(row)) => rows.push((key.to_vec(), row)),
+                Ok(None) => {}
+                Err(error) => return Err(corrupt(table, &error)),
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The first text of a stored key.
+    pub fn first_text(table: &Table, key: &[u8]) -> Result<String, StoreError> {
+        KeyParts::new(key).text().ok_or_else(|| StoreError::Fault {
+            call: table.name,
+            cause: "a key that this version did not write".to_owned(),
+        })
+    }
+}
+
+pub(super) fn failed(call: &'static str, error: &fjall::Error) -> StoreError {
+    StoreError::Unavailable { call, cause: error.to_string() }
+}
+
+pub(super) fn corrupt(table: &Table, error: &CodecError) -> StoreError {
+    StoreError::Fault { call: table.name, cause: error.to_string() }
+}
+
+/// Refuses a folder of a newer format and marks a new one with ours.
+fn check_format(
+    db: &Database,
+    dir: &Path,
+    broken: &impl Fn(String) -> OpenError,
+) -> Result<(), OpenError> {
+    let io = |error: fjall::Error| broken(error.to_string());
+    let meta = db.keyspace(META, KeyspaceCreateOptions::default).map_err(io)?;
+    let Some(bytes) = meta.get(FORMAT_KEY).map_err(io)? else {
+        meta.insert(FORMAT_KEY, FORMAT.to_be_bytes()).map_err(io)?;
+        return db.persist(PersistMode::SyncAll).map_err(io);
+    };
+    match <[u8; 4]>::try_from(bytes.as_ref()).map(u32::from_be_bytes) {
+        Ok(found) if found <= FORMAT => Ok(()),
+        Ok(found) => Err(OpenError::TooNew {
+            dir: dir.display().to_string(),
+            found: found.to_string(),
+            known: FORMAT,
+        }),
+        Err(_) => Err(broken("its format cannot be read".to_owned())),
+    }
+}
+
+/// Removes rows whose life is over when their file is rewritten anyway. Readers never see them
+/// before that either: this only gives the space back.
+struct DropWhatIsOver(Arc<dyn Clock>);
+
+impl Factory for DropWhatIsOver {
+    fn name(&self) -> &'static str {
+        "drop-what-is-over"
+    }
+
+    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
+        Box::new(DropBefore(self.0.now()))
+    }
+}
+
+struct DropBefore(Timestamp);
+
+impl CompactionFilter for DropBefore {
+    fn filter_item(
+        &mut self,
+        item: ItemAccessor<'_>,
+        _: &Context,
+    ) -> fjall::compaction::filter::CompactionFilterResult {
+        let over = codec::is_over(&item.value()?, self.0);
+        Ok(if over { Verdict::Remove } else { Verdict::Keep })
+    }
+}

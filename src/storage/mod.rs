@@ -1,0 +1,110 @@
+//! What the stores share: the umbrella trait, the errors, and opening one from the configuration.
+
+pub mod cassandra;
+pub mod embedded;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::catalog::CatalogStore;
+use crate::clock::Clock;
+use crate::config::StoreConfig;
+use crate::telemetry::Metrics;
+
+/// Everything the shop keeps, behind one handle. A store implements the trait of every domain.
+#[async_trait]
+pub trait Store: CatalogStore {
+    /// Whether the store can answer right now; the error says what is missing.
+    async fn ready(&self) -> Result<(), StoreError>;
+
+    /// What this store is, for a person: `embedded` or `Cassandra`.
+    fn kind(&self) -> &'static str;
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// No answer in time. A write may or may not have happened.
+    #[error("{call} timed out: {cause}")]
+    Timeout {
+        /// The call that timed out.
+        call: &'static str,
+        /// What the engine or driver says, for the log alone.
+        cause: String,
+    },
+    /// Not enough of the store is up, or it is being overrun; worth trying again later.
+    #[error("{call} cannot be served: {cause}")]
+    Unavailable {
+        /// The call that failed.
+        call: &'static str,
+        /// What the engine or driver says, for the log alone.
+        cause: String,
+    },
+    /// A fault that no retry mends: data that cannot be read, a statement the server refuses.
+    #[error("{call} failed: {cause}")]
+    Fault {
+        /// The call that failed.
+        call: &'static str,
+        /// What the engine or driver says, for the log alone.
+        cause: String,
+    },
+}
+
+/// Why a store could not be opened. Each message is a sentence for the person who started it.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has the folder open.
+    #[error("{0} is in use by another process; stop it, or give this one a folder of its own")]
+    InUse(String),
+    /// The folder was written by a later version of this program.
+    #[error(
+        "{dir} was written by a newer version of Vitrina (format {found}, this one reads up to \
+         {known}); run that version, or give this one another folder"
+    )]
+    TooNew {
+        /// The folder.
+        dir: String,
+        /// The format found there.
+        found: String,
+        /// The newest format this program reads.
+        known: u32,
+    },
+    /// The folder cannot be opened.
+    #[error("{dir} cannot be opened as a store: {cause}")]
+    Broken {
+        /// The folder.
+        dir: String,
+        /// What the engine says.
+        cause: String,
+    },
+    /// The cluster answers, but not in a way this program can work with.
+    #[error("the Cassandra cluster cannot be used: {0}")]
+    Cluster(String),
+}
+
+/// Opens the store that the configuration names. For Cassandra it waits until the cluster answers
+/// and brings its tables up to date.
+pub async fn open(
+    config: &StoreConfig,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+) -> Result<Arc<dyn Store>, OpenError> {
+    match config {
+        StoreConfig::Embedded { dir } => {
+            let dir = dir.clone();
+            // Recovery reads files; it may take a while after a crash.
+            tokio::task::spawn_blocking(move || {
+                embedded::EmbeddedStore::open(&dir, clock, metrics)
+                    .map(|store| Arc::new(store) as Arc<dyn Store>)
+            })
+            .await
+            .unwrap_or_else(|_| Err(OpenError::Cluster("the opening thread ended".to_owned())))
+        }
+        StoreConfig::Cassandra(config) => {
+            let session = cassandra::connect(config).await?;
+            cassandra::migrate(&session, config).await?;
+            Ok(Arc::new(cassandra::CassandraStore::open(session, &config.keyspace, metrics).await?))
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! What the program tells about itself: log lines and metrics.
+
+use std::cell::Cell;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::registry;
+
+use crate::config::LogFormat;
+
+/// Upper bounds of the time histograms, in seconds: from a hit in memory to the request deadline.
+const SECONDS: [f64; 14] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
+];
+/// Log lines are written out once so many bytes have gathered, or after [`LOG_FLUSH`].
+const LOG_BUFFER_BYTES: usize = 32 << 10;
+/// The longest a log line waits to be written out.
+const LOG_FLUSH: Duration = Duration::from_millis(100);
+
+/// Whether a store call reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CallKind {
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
+}
+
+/// How a request or operation ended. A fixed set, as every label of a metric is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Without errors.
+    Ok,
+    /// With data and errors.
+    Partial,
+    /// The client asked for something it cannot have.
+    Refused,
+    /// The server could not do it.
+    Failed,
+}
+
+/// Label values as lower-case words.
+macro_rules! label_values {
+    ($($label:ident { $($value:ident = $text:literal),+ })+) => {$(
+        impl $label {
+            fn as_str(self) -> &'static str {
+                match self { $(Self::$value => $text),+ }
+            }
+        }
+
+        impl EncodeLabelValue for $label {
+            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+                self.as_str().encode(encoder)
+            }
+        }
+    )+};
+}
+
+label_values! {
+    CallKind { Read = "read", Write = "write" }
+    Outcome { Ok = "ok", Partial = "partial", Refused = "refused", Failed = "failed" }
+    CacheResult { Hit = "hit", Miss = "miss" }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StoreLabels {
+    table: &'static str,
+    kind: CallKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HttpLabels {
+    route: &'static str,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    /// The first root field: a name of the schema, so clients cannot make up new ones.
+    root: Arc<str>,
+    outcome: Outcome,
+}
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// All metrics of the process.
+pub struct Metrics {
+    registry: Registry,
+    http: Histograms<HttpLabels>,
+    operations: Histograms<OperationLabels>,
+    store_calls: Histograms<StoreLabels>,
+    store_failures: Family<StoreLabels, Counter>,
+    documents: Family<DocumentLabels, Counter>,
+    in_work: Gauge,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DocumentLabels {
+    cache: CacheResult,
+}
+
+/// Whether a cache had what was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CacheResult {
+    /// It had it.
+    Hit,
+    /// It had not.
+    Miss,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let histogram: fn() -> Histogram = || Histogram::new(SECONDS);
+        let mut registry = Registry::with_prefix("vitrina");
+        let http = Family::new_with_constructor(histogram);
+        let operations = Family::new_with_constructor(histogram);
+        let store_calls = Family::new_with_constructor(histogram);
+        let store_failures = Family::default();
+        let documents = Family::default();
+        let in_work = Gauge::default();
+        registry.register_with_unit(
+            "http_request",
+            "Time to answer an HTTP request, by route and status",
+            Unit::Seconds,
+            http.clone(),
+        );
+        registry.register_with_unit(
+            "operation",
+            "Time to execute a GraphQL operation, by its first root field and outcome",
+            Unit::Seconds,
+            operations.clone(),
+        );
+        registry.register_with_unit(
+            "store_call",
+            "Time of a call to the store, by table",
+            Unit::Seconds,
+            store_calls.clone(),
+        );
+        registry.register(
+            "store_failures",
+            "Calls to the store that failed, by table",
+            store_failures.clone(),
+        );
+        registry.register(
+            "documents",
+            "GraphQL documents, by whether they had been parsed and checked before",
+            documents.clone(),
+        );
+        registry.register("requests_in_work", "HTTP requests being worked on", in_work.clone());
+        Self { registry, http, operations, store_calls, store_failures, documents, in_work }
+    }
+}
+
+impl Metrics {
+    /// The metrics in the text format that Prometheus reads.
+    pub fn encode(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = text::encode(&mut out, &self.registry);
+        out
+    }
+
+    /// Notes a call to the store, for the metrics and for the operation it is part of.
+    pub fn store_call(&self, table: &'static str, kind: CallKind, started: Instant, ok: bool) {
+        let labels = StoreLabels { table, kind };
+        self.store_calls.get_or_create(&labels).observe(started.elapsed().as_secs_f64());
+        if !ok {
+            self.store_failures.get_or_create(&labels).inc();
+        }
+        if kind == CallKind::Read {
+            OperationStats::count(|stats| &stats.reads, 1);
+        }
+    }
+
+    /// Notes whether a document had been seen before.
+    pub(crate) fn document(&self, cache: CacheResult) {
+        self.documents.get_or_create(&DocumentLabels { cache }).inc();
+    }
+
+    pub(crate) fn http_request(&self, route: &'static str, status: u16, started: Instant) {
+        let labels = HttpLabels { route, status };
+        self.http.get_or_create(&labels).observe(started.elapsed().as_secs_f64());
+    }
+
+    pub(crate) fn in_work(&self) -> &Gauge {
+        &self.in_work
+    }
+
+    /// Notes a finished operation, and writes its line to the log.
+    pub(crate) fn operation(&self, line: &OperationLine<'_>) {
+        let seconds = line.took.as_secs_f64();
+        let labels = OperationLabels { root: line.root.clone(), outcome: line.outcome };
+        self.operations.get_or_create(&labels).observe(seconds);
+        tracing::info!(
+            target: "vitrina::operation",
+            request_id = line.request_id,
+            name = line.name,
+            root = &*line.root,
+            outcome = line.outcome.as_str(),
+            code = line.code,
+            ms = (seconds * 1e6).round() / 1e3,
+            reads = line.reads,
+            cache_hits = line.cache_hits,
+            "operation"
+        );
+    }
+}
+
+/// What the log says of one operation: never its variables, its text or who asked.
+pub(crate) struct OperationLine<'a> {
+    pub(crate) request_id: &'a str,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) root: Arc<str>,
+    pub(crate) outcome: Outcome,
+    pub(crate) code: Option<&'a str>,
+    pub(crate) took: Duration,
+    pub(crate) reads: u32,
+    pub(crate) cache_hits: u32,
+}
+
+/// What one operation has cost so far. It travels with the operation's task, so that a store can
+/// count without knowing what it works for.
+#[derive(Debug, Default)]
+pub(crate) struct OperationStats {
+    reads: Cell<u32>,
+    cache_hits: Cell<u32>,
+}
+
+tokio::task_local! {
+    static OPERATION: OperationStats;
+}
+
+impl OperationStats {
+    /// Runs an operation and answers with its result, its reads and its cache hits.
+    pub(crate) async fn collect<F: Future>(operation: F) -> (F::Output, u32, u32) {
+        let counted = async {
+            let output = operation.await;
+            let (reads, hits) = OPERATION.with(|s| (s.reads.get(), s.cache_hits.get()));
+            (output, reads, hits)
+        };
+        OPERATION.scope(Self::default(), counted).await
+    }
+
+    fn count(counter: impl Fn(&Self) -> &Cell<u32>, by: u32) {
+        // Outside an operation (the demo, a migration) nobody asks.
+        let _ = OPERATION.try_with(|stats| {
+            let cell = counter(stats);
+            cell.set(cell.get().saturating_add(by));
+        });
+    }
+}
+
+/// Keeps the log going; writes out what has gathered when it is dropped.
+#[must_use]
+pub struct LogGuard(BufferedStderr);
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
+}
+
+/// Starts logging to standard error. Called once, by `main`.
+pub fn init(format: LogFormat) -> LogGuard {
+    let out = BufferedStderr::start();
+    // The driver's own notes about connections are not this program's news; its warnings are.
+    let filter = Targets::new().with_default(Level::INFO).with_target("scylla", Level::WARN);
+    let lines = fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(out.clone());
+    // Fails only when logging was started before, as several tests of one process do.
+    let _ = match format {
+        LogFormat::Text => registry().with(lines.with_filter(filter)).try_init(),
+        LogFormat::Json => {
+            registry().with(lines.json().flatten_event(true).with_filter(filter)).try_init()
+        }
+    };
+    LogGuard(out)
+}
+
+/// Writes log lines to standard error a buffer at a time: a system call per line would cost more
+/// than all other work of a small request. Warnings and errors are written at once.
+#[derive(Clone)]
+struct BufferedStderr(Arc<Mutex<Vec<u8>>>);
+
+impl BufferedStderr {
+    fn start() -> Self {
+        let this = Self(Arc::new(Mutex::new(Vec::with_capacity(LOG_BUFFER_BYTES * 2))));
+        let flusher = this.clone();
+        // Without the thread, lines still come out whenever the buffer is full.
+        let _ = std::thread::Builder::new().name("log-flusher".to_owned()).spawn(move || {
+            loop {
+                std::thread::sleep(LOG_FLUSH);
+                flusher.flush();
+            }
+        });
+        this
+    }
+
+    fn append(&self, line: &[u8], at_once: bool) {
+        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.extend_from_slice(line);
+        if at_once || buffer.len() >= LOG_BUFFER_BYTES {
+            write_out(&mut buffer);
+        }
+    }
+
+    fn flush(&self) {
+        write_out(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn write_out(buffer: &mut Vec<u8>) {
+    if !buffer.is_empty() {
+        // A log that cannot be written must not stop the shop.
+        let _ = io::stderr().write_all(buffer);
+        buffer.clear();
+    }
+}
+
+struct Line<'a> {
+    out: &'a BufferedStderr,
+    at_once: bool,
+}
+
+impl Write for Line<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.append(bytes, self.at_once);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for BufferedStderr {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        Line { out: self, at_once: true }
+    }
+
+    fn make_writer_for(&'a self, meta: &tracing::Metadata<'_>) -> Self::Writer {
+        Line { out: self, at_once: *meta.level() <= Level::WARN }
+    }
+}

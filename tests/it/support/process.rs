@@ -1,0 +1,96 @@
+//! The `vitrina` binary as a process, for tests that kill it or look at it from outside.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use super::http::HttpClient;
+use super::server::SECRET;
+
+/// A command of the binary with nothing of the surrounding environment's settings.
+pub fn vitrina(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vitrina"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("VITRINA_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end.
+pub fn run(command: &mut Command) -> Output {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap()
+}
+
+/// A serving process; killed when it is dropped.
+pub struct ServerProcess {
+    pub http: HttpClient,
+    pub base: String,
+    child: Child,
+}
+
+impl ServerProcess {
+    /// Starts `vitrina serve` on a folder and a free port, and waits until it greets.
+    pub fn start(dir: &Path, args: &[&str]) -> Self {
+        let store = format!("embedded:{}", dir.display());
+        Self::start_on(&store, args)
+    }
+
+    /// Starts `vitrina serve` on any store.
+    pub fn start_on(store: &str, args: &[&str]) -> Self {
+        let mut child = vitrina(&["serve", "--listen", "127.0.0.1:0", "--store", store])
+            .args(args)
+            .env("VITRINA_JWT_SECRET", SECRET)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = lines.find_map(|line| {
+            let line = line.unwrap();
+            let url = line.strip_prefix("GraphQL")?.split_whitespace().next()?;
+            Some(url.trim_end_matches("/graphql").to_owned())
+        });
+        // The rest of the greeting is read and dropped, so that the process is never blocked.
+        std::thread::spawn(move || lines.for_each(drop));
+        let base = address.expect("the server greets with its address");
+        Self { http: HttpClient::new(&base), base, child }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Sends a signal by its name (`TERM`, `STOP`, …).
+    pub fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Waits for the process to end by itself; its exit code.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
+    /// Memory in use, in bytes.
+    pub fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,68 @@
+//! The shop served in the test's own process, on a real port, on either store.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use vitrina::app::{App, Shop};
+use vitrina::clock::{Clock, SystemClock, Timestamp};
+use vitrina::config::{AuthConfig, Config, Limits, Secret};
+use vitrina::server::{self, Role, sign_token};
+use vitrina::telemetry::Metrics;
+
+use super::http::HttpClient;
+use super::stores::TestStore;
+
+/// The secret of every test server.
+pub const SECRET: &str = "a secret for tests, not for a shop";
+
+/// A server that stops when it is dropped.
+pub struct TestServer {
+    pub http: HttpClient,
+    pub address: SocketAddr,
+    pub app: Arc<App>,
+    pub store: TestStore,
+    task: JoinHandle<()>,
+}
+
+impl TestServer {
+    /// Serves an empty embedded store.
+    pub async fn start() -> Self {
+        Self::start_on(TestStore::embedded().await, |_| {}).await
+    }
+
+    /// Serves a store, with the configuration changed by `change`.
+    pub async fn start_on(store: TestStore, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config {
+            listen: ([127, 0, 0, 1], 0).into(),
+            store: store.config.clone(),
+            auth: AuthConfig::new(Secret::new(SECRET)).unwrap(),
+            limits: Limits::default(),
+            introspection: true,
+        };
+        change(&mut config);
+        let app = Arc::new(App::new(config, Arc::new(Metrics::default())));
+        app.open(Shop::new(store.store.clone(), Arc::new(SystemClock)));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = server::router(app.clone());
+        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { http: HttpClient::new(&format!("http://{address}")), address, app, store, task }
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A token that every test server takes for the next hour.
+pub fn token(user: &str, role: Role) -> String {
+    let auth = AuthConfig::new(Secret::new(SECRET)).unwrap();
+    let hour = Duration::from_secs(3_600).as_micros();
+    let expires = SystemClock.now().micros() + i64::try_from(hour).unwrap();
+    sign_token(&auth, user, role, Timestamp::from_micros(expires)).unwrap()
+}

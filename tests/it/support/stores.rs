@@ -1,0 +1,86 @@
+//! Real stores for tests: the embedded one in a folder of its own, Cassandra in a keyspace of its
+//! own on the cluster that `VITRINA_TEST_CASSANDRA` names (`scripts/test` starts one).
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use vitrina::clock::{Clock, SystemClock};
+use vitrina::config::{CassandraConfig, StoreConfig};
+use vitrina::storage::{self, Store};
+use vitrina::telemetry::Metrics;
+
+/// An open store for one test.
+pub struct TestStore {
+    pub store: Arc<dyn Store>,
+    pub config: StoreConfig,
+    /// Removed when the test ends.
+    _dir: Option<TempDir>,
+}
+
+impl TestStore {
+    pub async fn embedded() -> Self {
+        Self::embedded_with(Arc::new(SystemClock)).await
+    }
+
+    pub async fn embedded_with(clock: Arc<dyn Clock>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = StoreConfig::Embedded { dir: dir.path().join("data") };
+        let store = storage::open(&config, clock, Arc::new(Metrics::default())).await.unwrap();
+        Self { store, config, _dir: Some(dir) }
+    }
+
+    /// `None` where no cluster is named and that is allowed; see [`cassandra_config`].
+    pub async fn cassandra() -> Option<Self> {
+        let config = StoreConfig::Cassandra(cassandra_config()?);
+        let clock = Arc::new(SystemClock);
+        let store = storage::open(&config, clock, Arc::new(Metrics::default())).await.unwrap();
+        Some(Self { store, config, _dir: None })
+    }
+}
+
+/// The test cluster, with a keyspace that no other test has. Without a cluster a test says so
+/// loudly, and fails in CI.
+pub fn cassandra_config() -> Option<CassandraConfig> {
+    let nodes = match std::env::var("VITRINA_TEST_CASSANDRA") {
+        Ok(nodes) if !nodes.is_empty() => nodes,
+        _ => {
+            let advice = "no Cassandra to test on: use scripts/test, or set VITRINA_TEST_CASSANDRA";
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "{advice}");
+            eprintln!("\n*** NOT TESTED: {advice} ***\n");
+            return None;
+        }
+    };
+    let keyspace = format!("t_{}", uuid::Uuid::new_v4().simple());
+    let text = format!("cassandra://{nodes}/{keyspace}?dc=dc1&rf=1");
+    match StoreConfig::parse(&text).unwrap() {
+        StoreConfig::Cassandra(config) => Some(config),
+        StoreConfig::Embedded { .. } => unreachable!(),
+    }
+}
+
+/// Runs every case of a contract suite on every store. A case is an
+/// `async fn(&TestStore)`; it gets a fresh embedded store, or a keyspace of its own.
+#[macro_export]
+macro_rules! on_every_store {
+    ($($case:ident),+ $(,)?) => {
+        mod embedded {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    super::$case(&$crate::support::stores::TestStore::embedded().await).await;
+                }
+            )+
+        }
+
+        mod cassandra {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    if let Some(store) = $crate::support::stores::TestStore::cassandra().await {
+                        super::$case(&store).await;
+                    }
+                }
+            )+
+        }
+    };
+}

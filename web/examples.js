@@ -1,0 +1,141 @@
+// The worked examples that GraphiQL opens as tabs. Both pages use this file: the built one bundles
+// it, the one that loads GraphiQL from the CDN imports it as it is, so it stays plain JavaScript
+// without imports. GraphiQL takes a tab's title from the name of its operation.
+
+const asJson = (value) => JSON.stringify(value, null, 2);
+
+export const examples = [
+  {
+    query: `# A product card. Press ▶ or Ctrl-Enter.
+# The id is in the Variables pane below; the
+# demo shop has PROD-11000 … PROD-12999.
+
+query ProductCard($id: ID!) {
+  product(id: $id) {
+    id
+    name
+    category {
+      name
+    }
+    price {
+      amount
+      currencyCode
+    }
+    attributes {
+      name
+      value
+    }
+    imageUrl
+  }
+}
+`,
+    variables: asJson({ id: "PROD-12345" }),
+  },
+  {
+    query: `# Several products in one request, up to 250 ids.
+# The answer keeps their order, and the unknown one
+# is null: it does not spoil the rest.
+
+query SeveralProducts($ids: [ID!]!) {
+  products(ids: $ids) {
+    id
+    name
+    price {
+      amount
+      currencyCode
+    }
+  }
+}
+`,
+    variables: asJson({ ids: ["PROD-11000", "PROD-12345", "PROD-NO-SUCH", "PROD-12999"] }),
+  },
+  {
+    query: `# The shop's categories with how many products each
+# one has, and one of them looked up by its name.
+
+query Categories($name: String!) {
+  categories {
+    name
+    productCount
+  }
+  category(name: $name) {
+    name
+    productCount
+  }
+}
+`,
+    variables: asJson({ name: "Электроника" }),
+  },
+  {
+    query: `# For staff: creates products, or replaces those
+# that exist. It needs a staff token:
+#
+#   1. In a shell, with the VITRINA_JWT_SECRET that
+#      the server was started with:
+#        vitrina token --user me --role staff
+#   2. In the Headers pane below, uncomment the line
+#      and put the token after "Bearer ".
+#
+# The batch is checked as a whole: all that is wrong
+# comes back in userErrors, each with its path, and
+# nothing is written. Try a price of "-1".
+
+mutation ProductsUpsert($products: [ProductInput!]!) {
+  productsUpsert(products: $products) {
+    products {
+      id
+      name
+      price {
+        amount
+        currencyCode
+      }
+    }
+    userErrors {
+      code
+      field
+      message
+    }
+  }
+}
+`,
+    variables: asJson({
+      products: [
+        {
+          id: "PROD-SAMOVAR-1",
+          name: "Самовар электрический «Тульский», 3 л",
+          description: "Самовар с автоматическим отключением, роспись «Хохлома».",
+          category: "Бытовая техника",
+          price: { amount: "12990.00", currencyCode: "RUB" },
+          attributes: [
+            { name: "Объём", value: "3 л" },
+            { name: "Мощность", value: "2000 Вт" },
+          ],
+        },
+        {
+          id: "PROD-PODSTAKANNIK-1",
+          name: "Подстаканник «Паровоз», мельхиор",
+          category: "Дом и кухня",
+          price: { amount: "2490.50" },
+        },
+      ],
+    }),
+  },
+  {
+    query: `# For staff: deletes what the previous example made.
+# Each tab has its own headers: put the staff token
+# into this one's too.
+
+mutation ProductsDelete($ids: [ID!]!) {
+  productsDelete(ids: $ids) {
+    deletedIds
+    userErrors {
+      code
+      field
+      message
+    }
+  }
+}
+`,
+    variables: asJson({ ids: ["PROD-SAMOVAR-1", "PROD-PODSTAKANNIK-1"] }),
+  },
+];

@@ -1,0 +1,311 @@
+// Drives the built page in a real Chromium against a real server with the demo shop.
+//
+//   npm ci && npm run build && (cd .. && cargo build) && npm test
+//
+// VITRINA_BIN and CHROMIUM name other binaries. Leaves test/screenshot.png to look at.
+
+import assert from "node:assert/strict";
+import { execFile, spawn, spawnSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import { promisify } from "node:util";
+import { chromium } from "playwright-core";
+import { examples } from "../examples.js";
+
+const START_LIMIT_MS = 60_000; // a debug build fills the demo shop slowly
+const STOP_LIMIT_MS = 10_000;
+const STEP_LIMIT_MS = 20_000;
+
+const TITLES = ["ProductCard", "SeveralProducts", "Categories", "ProductsUpsert", "ProductsDelete"];
+const [CARD, , , UPSERT, DELETE] = TITLES;
+
+// The same secret signs the staff token and checks it.
+const env = { ...process.env, VITRINA_JWT_SECRET: randomBytes(32).toString("hex") };
+const vitrina = firstExisting("VITRINA_BIN", [
+  join(import.meta.dirname, "../../target/release/vitrina"),
+  join(import.meta.dirname, "../../target/debug/vitrina"),
+]);
+
+let server, store, origin, browser, page;
+const foreignRequests = [];
+const complaints = [];
+
+before(async () => {
+  store = await mkdtemp(join(tmpdir(), "vitrina-graphiql-"));
+  await startServer();
+  await openBrowser();
+});
+
+after(async () => {
+  await browser?.close();
+  await stopServer();
+  if (store) await rm(store, { recursive: true, force: true });
+});
+
+// A test runner that is told to stop skips `after`; the server must not stay behind.
+process.on("exit", () => server?.kill("SIGKILL"));
+
+test("opens with the five examples in its tabs", async () => {
+  const response = await page.goto(`${origin}/graphql`);
+  assert.match(response.headers()["content-type"], /^text\/html/);
+  assert.match(response.headers()["content-security-policy"], /script-src 'self';/, "build web/ first");
+  assert.equal(await page.title(), "Vitrina — GraphiQL");
+  await page.locator(".graphiql-query-editor .view-line").first().waitFor();
+  assert.deepEqual(await page.locator(".graphiql-tab-button").allTextContents(), TITLES);
+  assert.match(await editorText(".graphiql-editor-tool"), /"PROD-12345"/, "the first tab's variables");
+});
+
+test("runs the first example and shows the product's name", async () => {
+  const { query, variables } = examples[0];
+  const plain = await post({ query, variables: JSON.parse(variables) });
+  const { name } = plain.data.product;
+  assert.ok(name);
+
+  const shown = await execute();
+  assert.deepEqual(shown.data, plain.data);
+  await resultContains(JSON.stringify(name));
+});
+
+test("runs the other public examples", async () => {
+  await openTab("SeveralProducts");
+  const { data } = await execute();
+  assert.deepEqual(data.products.map((product) => product?.id ?? null), [
+    "PROD-11000",
+    "PROD-12345",
+    null,
+    "PROD-12999",
+  ]);
+
+  await openTab("Categories");
+  const { data: catalogue } = await execute();
+  assert.ok(catalogue.categories.length > 1);
+  assert.ok(catalogue.category.productCount > 0);
+});
+
+test("explains the schema", async () => {
+  await openTab(CARD);
+  await page.getByRole("button", { name: "Show Documentation Explorer" }).click();
+  const docs = page.locator(".graphiql-doc-explorer");
+  await docs.getByRole("link", { name: "Query", exact: true }).click();
+  await docs.getByRole("link", { name: "categories", exact: true }).waitFor();
+  await resultContains("PROD-12345");
+  // The schema also checks the variables, a moment after the change of tabs.
+  await page.locator(".graphiql-editor-tool .squiggly-error").first().waitFor({ state: "detached" });
+  await page.screenshot({ path: join(import.meta.dirname, "screenshot.png") });
+});
+
+test("shows the error of a broken query", async () => {
+  await page.getByRole("button", { name: "New tab" }).click();
+  await fill(".graphiql-query-editor", "query Broken { product(id: ");
+  const { errors } = await execute();
+  assert.ok(errors[0].message);
+  await resultContains(JSON.stringify(errors[0].message));
+});
+
+test("refuses the staff example without a token", async () => {
+  await openTab(UPSERT);
+  const { errors } = await execute();
+  assert.match(errors[0].extensions.code, /^(UNAUTHENTICATED|FORBIDDEN)$/);
+  await resultContains(JSON.stringify(errors[0].extensions.code));
+});
+
+test("runs the staff examples with a token in the headers editor", async () => {
+  const token = await staffToken();
+
+  await fillHeaders(token);
+  const { data } = await execute();
+  assert.deepEqual(data.productsUpsert.userErrors, []);
+  const written = JSON.parse(examples[3].variables).products;
+  assert.deepEqual(data.productsUpsert.products.map(({ id }) => id), written.map(({ id }) => id));
+  await resultContains(JSON.stringify(written[0].name));
+
+  await openTab(DELETE);
+  await fillHeaders(token);
+  const { data: deletion } = await execute();
+  assert.deepEqual(deletion.productsDelete.userErrors, []);
+  assert.deepEqual(deletion.productsDelete.deletedIds, written.map(({ id }) => id));
+
+  // Again, now that GraphiQL has taken over and stored everything: the token is not in there.
+  await storedVariables(examples[4].variables);
+  await execute();
+  const stored = await page.evaluate(() => JSON.stringify(localStorage));
+  assert.match(stored, /mutation ProductsDelete/);
+  assert.ok(!stored.includes(token), "the token is in the browser's storage");
+});
+
+test("comes back after a reload as it was left", async () => {
+  await storedVariables(examples[4].variables);
+  await page.reload();
+  await page.locator(".graphiql-query-editor .view-line").first().waitFor();
+  assert.deepEqual(await page.locator(".graphiql-tab-button").allTextContents(), [...TITLES, "Broken"]);
+  assert.match(await editorText(".graphiql-editor-tool"), /"PROD-SAMOVAR-1"/);
+});
+
+test("needs nothing but its server, and nothing goes wrong in the browser", () => {
+  assert.deepEqual(foreignRequests, []);
+  assert.deepEqual(complaints, []);
+});
+
+// --- the server -------------------------------------------------------------------------------
+
+async function startServer() {
+  const port = await freePort();
+  origin = `http://127.0.0.1:${port}`;
+  const args = ["serve", "--listen", `127.0.0.1:${port}`, "--store", `embedded:${store}`];
+  server = spawn(vitrina, [...args, "--log", "json"], { env, stdio: ["ignore", "pipe", "pipe"] });
+  let log = "";
+  for (const stream of [server.stdout, server.stderr]) {
+    stream.setEncoding("utf8").on("data", (text) => (log = (log + text).slice(-10_000)));
+  }
+  let failure;
+  server.once("error", (error) => (failure = error.message));
+  server.once("exit", (code, signal) => (failure ??= `it ended with ${code ?? signal}`));
+
+  const deadline = Date.now() + START_LIMIT_MS;
+  while (!(await isReady())) {
+    if (Date.now() > deadline) failure ??= `it was not ready after ${START_LIMIT_MS} ms`;
+    if (failure) throw new Error(`${vitrina} did not start: ${failure}\n${log}`);
+    await delay(50);
+  }
+}
+
+async function isReady() {
+  try {
+    return (await fetch(`${origin}/health/ready`)).ok;
+  } catch {
+    return false; // not listening yet
+  }
+}
+
+async function stopServer() {
+  if (!server?.pid || server.exitCode !== null || server.signalCode !== null) return;
+  const ended = new Promise((resolve) => server.once("exit", resolve));
+  server.kill("SIGTERM");
+  const timer = setTimeout(() => server.kill("SIGKILL"), STOP_LIMIT_MS);
+  await ended;
+  clearTimeout(timer);
+}
+
+async function freePort() {
+  const probe = createServer();
+  await new Promise((resolve, reject) => probe.once("error", reject).listen(0, "127.0.0.1", resolve));
+  const { port } = probe.address();
+  await new Promise((resolve) => probe.close(resolve));
+  return port;
+}
+
+async function post(body) {
+  const headers = { "Content-Type": "application/json" };
+  const response = await fetch(`${origin}/graphql`, { method: "POST", headers, body: JSON.stringify(body) });
+  return response.json();
+}
+
+async function staffToken() {
+  const args = ["token", "--user", "me", "--role", "staff"];
+  const { stdout } = await promisify(execFile)(vitrina, args, { env });
+  return stdout.trim();
+}
+
+function firstExisting(variable, paths) {
+  const found = process.env[variable] ?? paths.find((path) => existsSync(path));
+  assert.ok(found, `set ${variable}: none of ${paths.join(", ")} exists`);
+  return found;
+}
+
+// --- the browser ------------------------------------------------------------------------------
+
+async function openBrowser() {
+  const onPath = ["chromium", "google-chrome"].map((name) =>
+    spawnSync("which", [name], { encoding: "utf8" }).stdout.trim(),
+  );
+  browser = await chromium.launch({
+    executablePath: firstExisting("CHROMIUM", ["/usr/bin/chromium", ...onPath.filter(Boolean)]),
+    // Without a sandbox, because tests run as root in containers; without everything that would
+    // have the browser itself talk to somebody.
+    args: [
+      "--headless",
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+    ],
+  });
+  const context = await browser.newContext({ viewport: { width: 1600, height: 1000 } });
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  context.setDefaultTimeout(STEP_LIMIT_MS);
+  context.on("request", (request) => {
+    const url = new URL(request.url());
+    if (!["data:", "blob:"].includes(url.protocol) && url.origin !== origin) foreignRequests.push(url.href);
+  });
+  await context.addInitScript(`window.readEditor = ${readEditor}`);
+  page = await context.newPage();
+  page.on("pageerror", (error) => complaints.push(error.stack ?? error.message));
+  page.on("console", (message) => {
+    // Violations of the content security policy arrive here too. Chromium also reports every 4xx
+    // answer, and those of /graphql are what some of the tests want.
+    const expected = message.location().url === `${origin}/graphql` && /\b4\d\d\b/.test(message.text());
+    if (message.type() === "error" && !expected) complaints.push(message.text());
+  });
+}
+
+async function openTab(title) {
+  await page.getByRole("tab", { name: title, exact: true }).click();
+}
+
+/** Presses the button, and returns what the server answered. */
+async function execute() {
+  const [response] = await Promise.all([
+    page.waitForResponse(`${origin}/graphql`),
+    page.getByRole("button", { name: "Execute query" }).click(),
+  ]);
+  return response.json();
+}
+
+/** GraphiQL stores a change half a second later. */
+async function storedVariables(text) {
+  await page.waitForFunction((text) => localStorage.getItem("graphiql:variables") === text, text);
+}
+
+async function fillHeaders(token) {
+  await page.getByRole("button", { name: "Headers", exact: true }).click();
+  await fill(".graphiql-editor-tool", JSON.stringify({ Authorization: `Bearer ${token}` }));
+}
+
+/** Pastes over the text of the visible editor in a part of the page. Typing would close its brackets twice. */
+async function fill(part, text) {
+  await page.evaluate((text) => navigator.clipboard.writeText(text), text);
+  await page.locator(`${part} .monaco-editor:visible`).click();
+  await page.keyboard.press("ControlOrMeta+A");
+  await page.keyboard.press("ControlOrMeta+V");
+}
+
+async function resultContains(text) {
+  const expected = text.replace(/\s/g, "");
+  await page.waitForFunction((text) => readEditor(".graphiql-response").includes(text), expected);
+}
+
+function editorText(part) {
+  return page.evaluate((part) => readEditor(part), part);
+}
+
+/**
+ * In the page: what the visible editor shows, without white space, because Monaco indents the lines
+ * that it wraps. It keeps its lines in no order.
+ */
+function readEditor(part) {
+  return [...document.querySelectorAll(`${part} .view-line`)]
+    .filter((line) => line.checkVisibility())
+    .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)
+    .map((line) => line.textContent)
+    .join("")
+    .replace(/\s/g, "");
+}
