@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::clock::{Clock, SystemClock};
 use crate::config::{AuthConfig, ConfigError, LogFormat, Secret, StoreConfig};
 use crate::demo;
 use crate::graphql::ShopGraph;
@@ -205,10 +205,7 @@ fn token(args: &TokenArgs) -> Result<(), Failure> {
     };
     let auth = AuthConfig::new(secret)?;
     let life = Duration::from_secs(u64::from(args.hours) * 3_600);
-    let expires = SystemClock.now().micros().saturating_add_unsigned(
-        u64::try_from(life.as_micros()).unwrap_or(u64::MAX),
-    );
-    let expires = Timestamp::from_micros(expires);
+    let expires = SystemClock.now().after(life);
     println!("{}", sign_token(&auth, &args.user, args.role, expires).map_err(Failure::Other)?);
     Ok(())
 }

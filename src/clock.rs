@@ -36,6 +36,12 @@ impl Timestamp {
         self.0.div_euclid(1_000)
     }
 
+    /// The moment `life` later (saturating).
+    #[must_use]
+    pub fn after(self, life: std::time::Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(life.as_micros()).unwrap_or(i64::MAX)))
+    }
+
     /// The same moment cut to milliseconds, the precision that every store keeps.
     #[must_use]
     pub const fn to_millis_precision(self) -> Self {

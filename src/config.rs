@@ -177,7 +177,10 @@ impl StoreConfig {
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         if let Some(dir) = text.strip_prefix("embedded:") {
             if dir.is_empty() {
-                return Err(ConfigError::new(STORE, "embedded: needs a folder, as embedded:./data"));
+                return Err(ConfigError::new(
+                    STORE,
+                    "embedded: needs a folder, as embedded:./data",
+                ));
             }
             return Ok(Self::Embedded { dir: dir.into() });
         }

@@ -13,8 +13,8 @@ use scylla::value::{Counter, CqlDecimal, CqlTimestamp};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 
 use super::model::{
-    Attribute, CategoryDeltas, CategoryInfo, MAX_CATEGORIES, Product, ProductDraft, ProductId,
-    next_version,
+    Attribute, Before, CategoryDeltas, CategoryInfo, GRAVE_LIFE, MAX_CATEGORIES, Product,
+    ProductDraft, ProductId,
 };
 use super::store::CatalogStore;
 use crate::clock::Timestamp;
@@ -55,9 +55,7 @@ impl CatalogStatements {
         // Every column of a row is written with the product's version as its timestamp, so of two
         // writes that race the larger version wins as a whole, on every replica.
         Ok(Self {
-            product: statements
-                .prepare("product_by_id", PRODUCT, Access::ReadOne, READ)
-                .await?,
+            product: statements.prepare("product_by_id", PRODUCT, Access::ReadOne, READ).await?,
             product_fresh: statements
                 .prepare("product_by_id", PRODUCT, Access::ReadQuorum, READ)
                 .await?,
@@ -74,7 +72,11 @@ impl CatalogStatements {
             product_delete: statements
                 .prepare(
                     "product_by_id",
-                    "DELETE FROM ks.product_by_id USING TIMESTAMP ? WHERE product_id = ?",
+                    // What stays is the version, for a while: see `GRAVE_LIFE`.
+                    "UPDATE ks.product_by_id USING TIMESTAMP ? AND TTL ? SET name = null, \
+                     description = null, category = null, price = null, currency = null, \
+                     attrs = null, image_url = null, created_at = null, updated_at = null, \
+                     version = ? WHERE product_id = ?",
                     Access::WriteQuorum,
                     WRITE,
                 )
@@ -139,11 +141,7 @@ impl CatalogStatements {
         guards
     }
 
-    async fn read(
-        &self,
-        statement: &Statement,
-        id: &ProductId,
-    ) -> Result<Option<Product>, StoreError> {
+    async fn read(&self, statement: &Statement, id: &ProductId) -> Result<Before, StoreError> {
         let rows = statement
             .run((id.as_str(),))
             .await?
@@ -151,14 +149,14 @@ impl CatalogStatements {
             .map_err(|error| statement.unexpected(&error))?;
         let row: Option<ProductRow<'_>> =
             rows.maybe_first_row().map_err(|error| statement.unexpected(&error))?;
-        row.map(|row| row.into_product(id.clone(), statement)).transpose()
+        row.map_or(Ok(Before::default()), |row| row.into_before(id.clone(), statement))
     }
 
     async fn read_many(
         &self,
         statement: &Statement,
         ids: &[ProductId],
-    ) -> Result<Vec<Option<Product>>, StoreError> {
+    ) -> Result<Vec<Before>, StoreError> {
         // Gathered first: a lazy iterator of borrowing futures is more than the compiler can name.
         let reads: Vec<_> = ids.iter().map(|id| self.read(statement, id)).collect();
         stream::iter(reads).buffered(CONCURRENCY).try_collect().await
@@ -184,9 +182,9 @@ impl CatalogStatements {
         self.product_write.run(values).await.map(drop)
     }
 
-    async fn delete(&self, product: &Product, now: Timestamp) -> Result<(), StoreError> {
-        let version = next_version(Some(product), now);
-        self.product_delete.run((version, product.id.as_str())).await.map(drop)
+    async fn delete(&self, id: &ProductId, version: i64) -> Result<(), StoreError> {
+        let life = i32::try_from(GRAVE_LIFE.as_secs()).unwrap_or(i32::MAX);
+        self.product_delete.run((version, life, version, id.as_str())).await.map(drop)
     }
 
     async fn add_category(&self, name: &Arc<str>) -> Result<(), StoreError> {
@@ -235,36 +233,43 @@ const PRODUCT: &str = "SELECT name, description, category, price, currency, attr
 /// can be.
 #[derive(DeserializeRow)]
 struct ProductRow<'a> {
-    name: &'a str,
+    name: Option<&'a str>,
     description: Option<String>,
-    category: &'a str,
-    price: CqlDecimal,
-    currency: &'a str,
+    category: Option<&'a str>,
+    price: Option<CqlDecimal>,
+    currency: Option<&'a str>,
     attrs: Option<BTreeMap<String, String>>,
     image_url: Option<String>,
-    created_at: CqlTimestamp,
-    updated_at: CqlTimestamp,
-    version: i64,
+    created_at: Option<CqlTimestamp>,
+    updated_at: Option<CqlTimestamp>,
+    version: Option<i64>,
 }
 
 impl ProductRow<'_> {
-    fn into_product(self, id: ProductId, statement: &Statement) -> Result<Product, StoreError> {
-        let amount = from_cql(&self.price)
-            .ok_or_else(|| statement.unexpected(&"a price that is out of range"))?;
-        let currency = Currency::parse(self.currency)
-            .ok_or_else(|| statement.unexpected(&"a currency that is no code"))?;
+    fn into_before(self, id: ProductId, statement: &Statement) -> Result<Before, StoreError> {
+        let version = self.version.unwrap_or(0);
+        if self.name.is_none() {
+            return Ok(Before { product: None, version });
+        }
+        let product = self.into_product(id);
+        product.map(Before::from).ok_or_else(|| statement.unexpected(&"a row that is no product"))
+    }
+
+    fn into_product(self, id: ProductId) -> Option<Product> {
+        let price =
+            Money { amount: from_cql(&self.price?)?, currency: Currency::parse(self.currency?)? };
         let attributes = self.attrs.unwrap_or_default().into_iter();
-        Ok(Product {
+        Some(Product {
             id,
-            name: self.name.to_owned(),
+            name: self.name?.to_owned(),
             description: self.description,
-            category: self.category.into(),
-            price: Money { amount, currency },
+            category: self.category?.into(),
+            price,
             attributes: attributes.map(|(name, value)| Attribute { name, value }).collect(),
             image_url: self.image_url,
-            created_at: Timestamp::from_millis(self.created_at.0),
-            updated_at: Timestamp::from_millis(self.updated_at.0),
-            version: self.version,
+            created_at: Timestamp::from_millis(self.created_at?.0),
+            updated_at: Timestamp::from_millis(self.updated_at?.0),
+            version: self.version?,
         })
     }
 }
@@ -290,9 +295,10 @@ impl CatalogStore for CassandraStore {
         let catalog = &self.catalog;
         if let [id] = ids {
             // The common case needs no machinery for many.
-            return Ok(vec![catalog.read(&catalog.product, id).await?]);
+            return Ok(vec![catalog.read(&catalog.product, id).await?.product]);
         }
-        catalog.read_many(&catalog.product, ids).await
+        let found = catalog.read_many(&catalog.product, ids).await?;
+        Ok(found.into_iter().map(|before| before.product).collect())
     }
 
     async fn upsert_products(
@@ -307,8 +313,8 @@ impl CatalogStore for CassandraStore {
         let mut deltas = CategoryDeltas::default();
         let mut products = Vec::with_capacity(drafts.len());
         for (draft, before) in drafts.into_iter().zip(&before) {
-            let after = Product::from_draft(draft, before.as_ref(), now);
-            deltas.moved(before.as_ref().map(|p| &p.category), Some(&after.category));
+            let after = Product::from_draft(draft, before, now);
+            deltas.moved(before.category(), Some(&after.category));
             catalog.add_category(&after.category).await?;
             products.push(after);
         }
@@ -326,15 +332,17 @@ impl CatalogStore for CassandraStore {
         let catalog = &self.catalog;
         let _alone = catalog.lock(ids).await;
         let before = catalog.read_many(&catalog.product_fresh, ids).await?;
-        let there: Vec<Product> = before.into_iter().flatten().collect();
-        let deletes: Vec<_> = there.iter().map(|product| catalog.delete(product, now)).collect();
+        let there: Vec<_> =
+            ids.iter().zip(&before).filter(|(_, before)| before.product.is_some()).collect();
+        let deletes: Vec<_> =
+            there.iter().map(|(id, before)| catalog.delete(id, before.next_version(now))).collect();
         stream::iter(deletes).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
         let mut deltas = CategoryDeltas::default();
-        for product in &there {
-            deltas.moved(Some(&product.category), None);
+        for (_, before) in &there {
+            deltas.moved(before.category(), None);
         }
         catalog.add_counts(deltas).await?;
-        Ok(there.into_iter().map(|product| product.id).collect())
+        Ok(there.into_iter().map(|(id, _)| id.clone()).collect())
     }
 
     async fn categories(&self) -> Result<Vec<CategoryInfo>, StoreError> {

@@ -7,7 +7,8 @@ use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 
 use super::model::{
-    Attribute, CategoryDeltas, CategoryInfo, MAX_CATEGORIES, Product, ProductDraft, ProductId,
+    Attribute, Before, CategoryDeltas, CategoryInfo, GRAVE_LIFE, MAX_CATEGORIES, Product,
+    ProductDraft, ProductId,
 };
 use super::store::CatalogStore;
 use crate::clock::Timestamp;
@@ -16,6 +17,7 @@ use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
 use crate::storage::{OpenError, StoreError};
 
 const PRODUCTS: &str = "product_by_id";
+const GRAVES: &str = "deleted_product_by_id";
 const CATEGORIES: &str = "category_by_name";
 
 /// The tables of the catalogue.
@@ -23,6 +25,8 @@ const CATEGORIES: &str = "category_by_name";
 pub struct CatalogTables {
     /// `((product_id))`
     products: Table,
+    /// `((product_id))`: the versions of products that were deleted lately.
+    graves: Table,
     /// `((category))`
     categories: Table,
 }
@@ -30,12 +34,20 @@ pub struct CatalogTables {
 impl CatalogTables {
     /// Opens the tables, made if they are not there.
     pub fn open(engine: &Engine) -> Result<Self, OpenError> {
-        Ok(Self { products: engine.table(PRODUCTS)?, categories: engine.table(CATEGORIES)? })
+        Ok(Self {
+            products: engine.table(PRODUCTS)?,
+            graves: engine.table(GRAVES)?,
+            categories: engine.table(CATEGORIES)?,
+        })
     }
 
-    fn product(&self, txn: &Txn<'_>, id: &ProductId) -> Result<Option<Product>, StoreError> {
+    fn before(&self, txn: &Txn<'_>, id: &ProductId) -> Result<Before, StoreError> {
         let row: Option<ProductRow> = txn.get(&self.products, &product_key(id))?;
-        Ok(row.map(|row| row.into_product(id.clone())))
+        if let Some(row) = row {
+            return Ok(row.into_product(id.clone()).into());
+        }
+        let grave: Option<i64> = txn.get(&self.graves, &product_key(id))?;
+        Ok(Before { product: None, version: grave.unwrap_or(0) })
     }
 
     fn count(&self, txn: &mut Txn<'_>, deltas: CategoryDeltas) -> Result<(), StoreError> {
@@ -139,9 +151,9 @@ impl CatalogStore for EmbeddedStore {
             let mut deltas = CategoryDeltas::default();
             let mut products = Vec::with_capacity(drafts.len());
             for draft in drafts {
-                let before = tables.product(txn, &draft.id)?;
-                let after = Product::from_draft(draft, before.as_ref(), now);
-                deltas.moved(before.as_ref().map(|p| &p.category), Some(&after.category));
+                let before = tables.before(txn, &draft.id)?;
+                let after = Product::from_draft(draft, &before, now);
+                deltas.moved(before.category(), Some(&after.category));
                 let row = ProductRow::of(&after);
                 txn.put(&tables.products, product_key(&after.id), &row, None)?;
                 products.push(after);
@@ -155,7 +167,7 @@ impl CatalogStore for EmbeddedStore {
     async fn delete_products(
         &self,
         ids: &[ProductId],
-        _now: Timestamp,
+        now: Timestamp,
     ) -> Result<Vec<ProductId>, StoreError> {
         let tables = self.catalog.clone();
         let ids = ids.to_vec();
@@ -163,9 +175,13 @@ impl CatalogStore for EmbeddedStore {
             let mut deltas = CategoryDeltas::default();
             let mut deleted = Vec::new();
             for id in ids {
-                if let Some(before) = tables.product(txn, &id)? {
-                    deltas.moved(Some(&before.category), None);
+                let before = tables.before(txn, &id)?;
+                if before.product.is_some() {
+                    deltas.moved(before.category(), None);
                     txn.delete(&tables.products, product_key(&id));
+                    let version = before.next_version(now);
+                    let until = now.after(GRAVE_LIFE);
+                    txn.put(&tables.graves, product_key(&id), &version, Some(until))?;
                     deleted.push(id);
                 }
             }

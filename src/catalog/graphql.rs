@@ -50,6 +50,7 @@ impl CatalogQuery {
 /// Something the shop sells.
 pub struct ProductNode(Arc<Product>);
 
+/// Something the shop sells.
 #[Object(name = "Product")]
 impl ProductNode {
     /// The shop's own key of the product, such as `PROD-12345`.
@@ -101,6 +102,7 @@ impl ProductNode {
 /// A property of a product.
 pub struct AttributeNode<'a>(&'a Attribute);
 
+/// A property of a product.
 #[Object(name = "Attribute")]
 impl AttributeNode<'_> {
     /// What the property is called, such as «Цвет».
@@ -127,6 +129,7 @@ impl CategoryNode {
     }
 }
 
+/// A group of products that shoppers browse.
 #[Object(name = "Category")]
 impl CategoryNode {
     /// Its name, which is its key.

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rust_decimal::Decimal;
 
@@ -129,11 +130,8 @@ pub struct Product {
 
 impl Product {
     /// The product that `draft` makes of what was there before.
-    ///
-    /// The version is the time in microseconds, or one more than the version it replaces where
-    /// clocks disagree, so a write always wins over what its writer has read.
-    pub fn from_draft(draft: ProductDraft, before: Option<&Product>, now: Timestamp) -> Self {
-        let version = next_version(before, now);
+    pub fn from_draft(draft: ProductDraft, before: &Before, now: Timestamp) -> Self {
+        let version = before.next_version(now);
         let now = now.to_millis_precision();
         let ProductDraft { id, name, description, category, price, mut attributes, image_url } =
             draft;
@@ -147,16 +145,43 @@ impl Product {
             price,
             attributes,
             image_url,
-            created_at: before.map_or(now, |product| product.created_at),
+            created_at: before.product.as_ref().map_or(now, |product| product.created_at),
             updated_at: now,
             version,
         }
     }
 }
 
-/// The version that a change made now gives a product. See [`Product::from_draft`].
-pub fn next_version(before: Option<&Product>, now: Timestamp) -> i64 {
-    before.map_or(now.micros(), |product| now.micros().max(product.version + 1))
+/// How long a store remembers the version of a deleted product: longer than two clocks are ever
+/// apart. A product written again meanwhile is then newer than the deleted one for every reader.
+pub const GRAVE_LIFE: Duration = Duration::from_secs(24 * 3_600);
+
+/// What stood under an id before a write.
+#[derive(Debug, Clone, Default)]
+pub struct Before {
+    /// The product, if there was one.
+    pub product: Option<Product>,
+    /// Its version, or that of its deletion if it was deleted lately; 0 if nothing is known.
+    pub version: i64,
+}
+
+impl Before {
+    /// The version that a change made now gives: the time in microseconds, or one more than what
+    /// it replaces where clocks disagree. So a write always wins over what its writer has read.
+    pub fn next_version(&self, now: Timestamp) -> i64 {
+        now.micros().max(self.version + 1)
+    }
+
+    /// The category it stood in.
+    pub fn category(&self) -> Option<&Arc<str>> {
+        self.product.as_ref().map(|product| &product.category)
+    }
+}
+
+impl From<Product> for Before {
+    fn from(product: Product) -> Self {
+        Self { version: product.version, product: Some(product) }
+    }
 }
 
 /// A category and how many products stand in it.
@@ -398,7 +423,10 @@ mod tests {
     fn refuses_impossible_prices() {
         for amount in ["-0.01", "1.005", "100000000000.01"] {
             let product = RawProduct { amount: amount.parse().unwrap(), ..raw("A") };
-            assert_eq!(paths(&check_batch(vec![product]).unwrap_err()), ["products.0.price.amount"]);
+            assert_eq!(
+                paths(&check_batch(vec![product]).unwrap_err()),
+                ["products.0.price.amount"]
+            );
         }
         assert_eq!(MAX_PRICE.to_string(), "100000000000");
     }
@@ -436,10 +464,10 @@ mod tests {
     fn a_version_always_grows() {
         let now = Timestamp::from_micros(1_000);
         let draft = check_batch(vec![raw("A")]).unwrap().remove(0);
-        let first = Product::from_draft(draft.clone(), None, now);
+        let first = Product::from_draft(draft.clone(), &Before::default(), now);
         assert_eq!(first.version, 1_000);
         let earlier = Timestamp::from_micros(10);
-        let second = Product::from_draft(draft, Some(&first), earlier);
+        let second = Product::from_draft(draft, &first.clone().into(), earlier);
         assert_eq!(second.version, 1_001);
         assert_eq!(second.created_at, first.created_at);
     }

@@ -27,7 +27,12 @@ pub(super) struct ServeArgs {
     #[command(flatten)]
     pub(super) store: StoreArgs,
     /// Where to listen
-    #[arg(long, env = "VITRINA_LISTEN", default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
+    #[arg(
+        long,
+        env = "VITRINA_LISTEN",
+        default_value = "127.0.0.1:8080",
+        value_name = "HOST:PORT"
+    )]
     listen: SocketAddr,
     /// Leave an empty store empty
     #[arg(long, env = "VITRINA_NO_DEMO")]
@@ -228,7 +233,8 @@ struct Stop {
 impl Stop {
     fn listen() -> Result<Self, Failure> {
         let listen = |kind| {
-            signal(kind).map_err(|error| Failure::Other(format!("no signals to listen to: {error}")))
+            signal(kind)
+                .map_err(|error| Failure::Other(format!("no signals to listen to: {error}")))
         };
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,

@@ -349,13 +349,31 @@ mod tests {
     #[test]
     fn a_product_never_changes() {
         let golden = [
-
+            (
+                0,
+                "Ноутбук MSI Cyborg 16 A13V 9S7-178819-556, 16″, Intel Core i5-13450HX, \
+                 32 ГБ/1 ТБ, серый",
+                "102990.00",
+            ),
+            (7, "Смартфон Apple iPhone 16 Pro Max MEB23WN/A 8/512 ГБ золотистый", "148990.00"),
+            (24, "Юлия Громова. «Дорога сломанных часов» (подростковая проза, 2019)", "649.00"),
+            (1_999, "Телевизор Samsung UE50CU812 JXXRU3V, 50″, 4K", "39990.00"),
+            (1_000_000, "Планшет HONOR Pad X9 KEK-609 12,1″ 3/32 ГБ серый", "12990.00"),
         ];
         for (index, name, price) in golden {
             let draft = product(index);
             assert_eq!((draft.name.as_str(), &*draft.price.amount.to_string()), (name, price));
         }
-        assert_eq!(stock(7), []);
+        let phone = product(7);
+        let description =
+            "Экран диагональю 6,9″, процессор Apple A18 Pro и 512 ГБ встроенной памяти.";
+        assert_eq!(phone.description.as_deref(), Some(description));
+        assert_eq!(phone.id.as_str(), "PROD-11007");
+        let colour =
+            Attribute { name: "Цвет".to_owned(), value: "золотистый".to_owned() };
+        assert!(phone.attributes.contains(&colour));
+        let zones = [("Москва", 6), ("Казань", 6), ("Екатеринбург", 3), ("Новосибирск", 2)];
+        assert_eq!(stock(7), zones);
     }
 
     #[test]
@@ -367,7 +385,10 @@ mod tests {
             electronics += i64::from(category == CATEGORIES[0]);
             *counts.entry(category).or_insert(0) += 1;
             let products = i64::try_from(index).unwrap() + 1;
-            assert!((electronics * 100 - products * 45).abs() <= 100, "{electronics} of {products}");
+            assert!(
+                (electronics * 100 - products * 45).abs() <= 100,
+                "{electronics} of {products}"
+            );
             if products == 100 {
                 assert_eq!(counts.len(), CATEGORIES.len(), "all of them are among the first 100");
             }
@@ -383,8 +404,17 @@ mod tests {
         }
         assert_eq!(index_of("PROD-11042"), Some(42));
         for wrong in [
-            "", "PROD-", "PROD-10999", "PROD-011042", "PROD-+11042", "PROD--1", "prod-11042",
-            "PROD-11042 ", "PROD-11042.svg", "PROD-١١٠٤٢", "PROD-18446744073709562616",
+            "",
+            "PROD-",
+            "PROD-10999",
+            "PROD-011042",
+            "PROD-+11042",
+            "PROD--1",
+            "prod-11042",
+            "PROD-11042 ",
+            "PROD-11042.svg",
+            "PROD-١١٠٤٢",
+            "PROD-18446744073709562616",
             "PROD-99999999999999999999999999999999999999999999",
         ] {
             assert_eq!(index_of(wrong), None, "{wrong}");

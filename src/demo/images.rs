@@ -11,7 +11,7 @@ use std::fmt::Write;
 use super::catalogue::{kind_of, product};
 
 /// Most characters of a line of the name; more would not fit the width.
-const LINE_CHARS: usize = 40;
+const LINE_CHARS: usize = 39;
 /// Most lines of the name.
 const LINES: usize = 3;
 
@@ -38,7 +38,9 @@ pub fn svg(index: u64) -> String {
         r##"</title><defs><linearGradient id="{id}" x1="0" y1="0" x2="1" y2="1"><stop stop-color="{top}"/><stop offset="1" stop-color="{bottom}"/></linearGradient></defs><rect width="480" height="480" fill="url(#{id})"/><circle cx="240" cy="178" r="152" fill="#fff" opacity=".5"/><ellipse cx="240" cy="300" rx="104" ry="11" opacity=".12"/><g transform="translate(120 62)">"##
     );
     colour(icons::drawing(kind.icon), paint, accent, &mut out);
-    out.push_str(r#"</g><g font-family="Inter,Roboto,'Segoe UI',Arial,sans-serif" text-anchor="middle">"#);
+    out.push_str(
+        r#"</g><g font-family="Inter,Roboto,'Segoe UI',Arial,sans-serif" text-anchor="middle">"#,
+    );
     let _ = write!(
         out,
         r#"<text x="240" y="366" font-size="15" font-weight="700" letter-spacing="2" fill="{accent}">"#
@@ -47,7 +49,7 @@ pub fn svg(index: u64) -> String {
     out.push_str("</text>");
     let mut y = 396;
     for line in wrap(&draft.name) {
-        let _ = write!(out, r##"<text x="240" y="{y}" font-size="18" fill="#20242e">"##);
+        let _ = write!(out, r##"<text x="240" y="{y}" font-size="17" fill="#20242e">"##);
         escape(&line, &mut out);
         out.push_str("</text>");
         y += 25;
@@ -145,15 +147,17 @@ fn colour(drawing: &str, paint: Paint, accent: &str, out: &mut String) {
 fn wrap(name: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::with_capacity(LINES);
     let mut chars = 0;
-    for word in name.split(' ') {
-        let len = word.chars().count();
+    let mut words = name.split(' ').peekable();
+    while let Some(word) = words.next() {
+        // A number stays with its unit: «4 л», «512 ГБ».
+        let unit = words.next_if(|next| word.ends_with(is_digit) && is_unit(next));
+        let piece = unit.map_or(word.to_owned(), |unit| format!("{word} {unit}"));
+        let len = piece.chars().count();
         let full = lines.len() == LINES;
-        // A unit stays with its number: «4 л».
-        let room = if len <= 2 { LINE_CHARS + 3 } else { LINE_CHARS };
         match lines.last_mut() {
-            Some(line) if chars + 1 + len <= room => {
+            Some(line) if chars + 1 + len <= LINE_CHARS => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&piece);
                 chars += 1 + len;
             }
             Some(line) if full => {
@@ -161,12 +165,21 @@ fn wrap(name: &str) -> Vec<String> {
                 break;
             }
             _ => {
-                lines.push(word.to_owned());
+                lines.push(piece);
                 chars = len;
             }
         }
     }
     lines
+}
+
+fn is_digit(c: char) -> bool {
+    c.is_ascii_digit()
+}
+
+fn is_unit(word: &str) -> bool {
+    let bare = word.trim_end_matches([',', '.']);
+    (1..=4).contains(&bare.chars().count()) && bare.chars().all(char::is_alphabetic)
 }
 
 /// Writes text so that XML reads it as text.
@@ -228,7 +241,7 @@ mod tests {
         let mut out = String::new();
         escape(r#"<a href="x">'B&O'</a>"#, &mut out);
         assert_eq!(out, "&lt;a href=&quot;x&quot;&gt;&apos;B&amp;O&apos;&lt;/a&gt;");
-        let ampersand = (0..).find(|&index| product(index).name.contains('&')).unwrap();
+        let ampersand = (0..5_000).find(|&index| product(index).name.contains('&')).unwrap();
         let svg = svg(ampersand);
         assert!(svg.contains(" &amp; ") && !svg.contains(" & "), "{svg}");
     }
@@ -239,8 +252,9 @@ mod tests {
         let lines = wrap(&"смартфон ".repeat(40));
         assert_eq!(lines.len(), LINES);
         assert!(lines[LINES - 1].ends_with('…'));
-        assert!(lines.iter().all(|line| line.chars().count() <= LINE_CHARS + 3));
-        assert_eq!(wrap("Моторное масло Shell Helix HX7 10W-40, 4 л, арт. 5500")[0].chars().last(), Some(','));
+        assert!(lines.iter().all(|line| line.chars().count() <= LINE_CHARS + 1));
+        let lines = wrap("Моторное масло Shell Helix HX7 10W-40, 4 л, арт. 550027443");
+        assert_eq!(lines, ["Моторное масло Shell Helix HX7 10W-40,", "4 л, арт. 550027443"]);
     }
 
     #[test]

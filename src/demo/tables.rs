@@ -44,6 +44,7 @@ pub(super) static SHELVES: [Category; 12] = [
             mobile::SMARTPHONE,
             laptops::LAPTOP,
             audio::HEADPHONES,
+            audio::TRUE_WIRELESS,
             media::TV,
             mobile::TABLET,
             mobile::WATCH,
@@ -246,6 +247,7 @@ pub(super) enum Icon {
     Dice,
     Disk,
     Dryer,
+    Earbuds,
     Fridge,
     Graphics,
     Headphones,
@@ -322,8 +324,11 @@ mod tests {
 
     fn len(values: &Values) -> usize {
         match values {
-            Values::Any(list) | Values::Rising(list) | Values::Exact(list) => list.len(),
-            Values::Paired(_, list) | Values::Made(list) => list.len(),
+            Values::Any(list)
+            | Values::Rising(list)
+            | Values::Exact(list)
+            | Values::Paired(_, list)
+            | Values::Made(list) => list.len(),
             Values::Span { low, high, step, .. } => {
                 assert!(low < high && *step > 0);
                 1

@@ -34,8 +34,7 @@ impl RequestContext {
     /// The context of a request that `rounds` drives.
     pub fn new(shop: Arc<Shop>, viewer: Viewer, rounds: &Arc<Rounds>) -> Self {
         let products = Loader::new(Arc::new(ProductFetch(shop.catalog.clone())), rounds.clone());
-        let categories =
-            Loader::new(Arc::new(CategoryFetch(shop.catalog.clone())), rounds.clone());
+        let categories = Loader::new(Arc::new(CategoryFetch(shop.catalog.clone())), rounds.clone());
         Self { shop, viewer, products, categories }
     }
 
@@ -44,9 +43,9 @@ impl RequestContext {
         match self.viewer {
             Viewer::Staff(_) => Ok(()),
             Viewer::Customer(_) => Err(Error::Forbidden("Only staff may do this.")),
-            Viewer::Anonymous => Err(Error::Unauthenticated(
-                "This needs a staff token in the Authorization header.",
-            )),
+            Viewer::Anonymous => {
+                Err(Error::Unauthenticated("This needs a staff token in the Authorization header."))
+            }
         }
     }
 }

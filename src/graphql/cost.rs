@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use async_graphql::parser::types::{Field, FragmentDefinition, OperationType, Selection, SelectionSet};
+use async_graphql::parser::types::{
+    Field, FragmentDefinition, OperationType, Selection, SelectionSet,
+};
 use async_graphql::{Name, Positioned, Value, Variables};
 
 use super::index::{FieldInfo, SchemaIndex};

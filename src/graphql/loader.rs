@@ -196,7 +196,10 @@ mod tests {
         let asked = [4, 7, 4, 2, 4].map(|key| loader.load(key));
         let rows: Vec<_> =
             rounds.drive(join_all(asked)).await.into_iter().map(Result::unwrap).collect();
-        assert_eq!(rows, [Some("4"), None, Some("4"), Some("2"), Some("4")].map(|row| row.map(str::to_owned)));
+        assert_eq!(
+            rows,
+            [Some("4"), None, Some("4"), Some("2"), Some("4")].map(|row| row.map(str::to_owned))
+        );
         assert_eq!(*fetch.0.lock().unwrap(), [vec![4, 7, 2]]);
     }
 

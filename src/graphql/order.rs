@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn follows_the_query_through_lists_aliases_and_fragments() {
-        let query = "{ z: a { c ...F } b a2: a { y } ... { last } } fragment F on X { d c { e f } }";
+        let query =
+            "{ z: a { c ...F } b a2: a { y } ... { last } } fragment F on X { d c { e f } }";
         let document = parse_query(query).unwrap();
         let (_, operation) = document.operations.iter().next().unwrap();
         let mut value = Value::from_json(serde_json::json!({

@@ -1,6 +1,8 @@
 //! Scalars and the types of money.
 
-use async_graphql::{InputObject, InputValueError, InputValueResult, Object, Scalar, ScalarType, Value};
+use async_graphql::{
+    InputObject, InputValueError, InputValueResult, Object, Scalar, ScalarType, Value,
+};
 use rust_decimal::Decimal;
 
 use crate::clock::Timestamp;
@@ -14,6 +16,8 @@ const MAX_DECIMAL_CHARS: usize = 40;
 #[derive(Debug, Clone, Copy)]
 pub struct DecimalScalar(pub Decimal);
 
+/// An exact decimal number, sent as a string: `"89990.00"`. Whole numbers are accepted as input;
+/// floating point numbers are not, because they are not exact.
 #[Scalar(name = "Decimal")]
 impl ScalarType for DecimalScalar {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -25,9 +29,9 @@ impl ScalarType for DecimalScalar {
             Value::Number(number) => number.as_i64().map(Decimal::from),
             _ => None,
         };
-        parsed.map(Self).ok_or_else(|| {
-            InputValueError::custom("a decimal is a string such as \"89990.00\"")
-        })
+        parsed
+            .map(Self)
+            .ok_or_else(|| InputValueError::custom("a decimal is a string such as \"89990.00\""))
     }
 
     fn to_value(&self) -> Value {
@@ -39,6 +43,7 @@ impl ScalarType for DecimalScalar {
 #[derive(Debug, Clone, Copy)]
 pub struct DateTimeScalar(pub Timestamp);
 
+/// A moment in UTC as RFC 3339: `"2026-11-15T10:00:00.000Z"`.
 #[Scalar(name = "DateTime")]
 impl ScalarType for DateTimeScalar {
     fn parse(value: Value) -> InputValueResult<Self> {
@@ -60,6 +65,7 @@ impl ScalarType for DateTimeScalar {
 /// An amount of money.
 pub struct MoneyNode(pub Money);
 
+/// An amount of money.
 #[Object(name = "Money")]
 impl MoneyNode {
     /// How much, exactly.

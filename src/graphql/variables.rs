@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn accepts_what_the_types_say() {
-        let query = "query($id: ID!, $ids: [ID!]! = [], $n: Int, $p: [ProductInput!]) { __typename }";
+        let query =
+            "query($id: ID!, $ids: [ID!]! = [], $n: Int, $p: [ProductInput!]) { __typename }";
         let product = serde_json::json!({
             "id": 7, "name": "x", "category": "y", "price": { "amount": "1.00" },
             "attributes": [{ "name": "a", "value": "b" }],
@@ -161,9 +162,15 @@ mod tests {
             (serde_json::json!({ "id": null }), "Variable \"$id\" must not be null."),
             (serde_json::json!({ "id": {} }), "Variable \"$id\" must be of type ID."),
             (serde_json::json!({ "id": 1.5 }), "Variable \"$id\" must be of type ID."),
-            (serde_json::json!({ "id": 1, "n": 2_147_483_648_u32 }), "Variable \"$n\" must be of type Int."),
-            (serde_json::json!({ "id": 1, "p": [{}, 1] }), "Variable \"$p.0.") ,
-            (serde_json::json!({ "id": 1, "p": { "x": 1 } }), "Variable \"$p.x\" is not a field of ProductInput."),
+            (
+                serde_json::json!({ "id": 1, "n": 2_147_483_648_u32 }),
+                "Variable \"$n\" must be of type Int.",
+            ),
+            (serde_json::json!({ "id": 1, "p": [{}, 1] }), "Variable \"$p.0."),
+            (
+                serde_json::json!({ "id": 1, "p": { "x": 1 } }),
+                "Variable \"$p.x\" is not a field of ProductInput.",
+            ),
         ] {
             let found = fault(query, variables).unwrap();
             assert!(found.starts_with(message), "{found}");

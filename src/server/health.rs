@@ -38,8 +38,7 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> (StatusCode, Json<Read
             Err(_) => Some("store: it does not answer in time"),
         },
     };
-    let status =
-        if missing.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if missing.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let readiness = Readiness { ready: missing.is_none(), missing: missing.into_iter().collect() };
     (status, Json(readiness))
 }

@@ -42,7 +42,8 @@ pub struct Identity {
 }
 
 /// One answer for every fault of a token: which one it was helps nobody but an attacker.
-const REFUSED: Error = Error::Unauthenticated("The token in the Authorization header is not valid.");
+const REFUSED: Error =
+    Error::Unauthenticated("The token in the Authorization header is not valid.");
 
 impl Identity {
     /// Accepts the tokens that the configuration says.

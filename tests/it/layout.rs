@@ -1,0 +1,170 @@
+//! The rules of the source tree, as ARCHITECTURE.md states them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use vitrina::graphql::ShopGraph;
+
+const DOMAINS: [&str; 1] = ["catalog"];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every source file below `dir`, by its path from there.
+fn sources(dir: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            found.push((path, text));
+        }
+    }
+    found
+}
+
+/// The code of a file, without its tests and comments.
+fn code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn assert_free_of(file: &Path, forbidden: &[&str]) {
+    let code = code(&fs::read_to_string(file).unwrap());
+    for word in forbidden {
+        assert!(!code.contains(word), "{} must not name `{word}`", file.display());
+    }
+}
+
+#[test]
+fn every_domain_has_the_same_files() {
+    for domain in DOMAINS {
+        for file in ["mod", "model", "store", "embedded", "cassandra", "service", "graphql"] {
+            let path = root().join(format!("src/{domain}/{file}.rs"));
+            assert!(path.exists(), "{} is missing", path.display());
+        }
+    }
+}
+
+#[test]
+fn models_do_no_io() {
+    for domain in DOMAINS {
+        let forbidden = ["tokio", "std::fs", "std::net", "scylla", "fjall", "redis", "async fn"];
+        assert_free_of(&root().join(format!("src/{domain}/model.rs")), &forbidden);
+    }
+}
+
+#[test]
+fn resolvers_name_no_driver_and_no_store() {
+    for domain in DOMAINS {
+        let forbidden = ["scylla", "fjall", "redis", "crate::storage", "super::store"];
+        assert_free_of(&root().join(format!("src/{domain}/graphql.rs")), &forbidden);
+    }
+}
+
+#[test]
+fn stores_know_no_graphql_no_cache_and_no_http() {
+    let mut files: Vec<PathBuf> =
+        sources(&root().join("src/storage")).into_iter().map(|(path, _)| path).collect();
+    for domain in DOMAINS {
+        for file in ["store", "embedded", "cassandra"] {
+            files.push(root().join(format!("src/{domain}/{file}.rs")));
+        }
+    }
+    for file in files {
+        assert_free_of(&file, &["async_graphql", "axum", "crate::graphql", "crate::cache"]);
+    }
+}
+
+#[test]
+fn only_a_store_names_its_driver() {
+    for (path, text) in sources(&root().join("src")) {
+        let relative = path.strip_prefix(root()).unwrap().display().to_string();
+        let code = code(&text);
+        if !relative.contains("cassandra") {
+            assert!(!code.contains("scylla::"), "{relative} names the Cassandra driver");
+        }
+        if !relative.contains("embedded") {
+            assert!(!code.contains("fjall::"), "{relative} names the embedded engine");
+        }
+    }
+}
+
+#[test]
+fn domains_do_not_import_each_other() {
+    for domain in DOMAINS {
+        for (path, text) in sources(&root().join("src").join(domain)) {
+            for other in DOMAINS.iter().filter(|other| **other != domain) {
+                let import = format!("crate::{other}::");
+                assert!(!code(&text).contains(&import), "{} imports {other}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_outside_tests_and_start_up_panics_on_purpose() {
+    for (path, text) in sources(&root().join("src")) {
+        for line in code(&text).lines() {
+            let panics = [".unwrap()", "panic!(", "todo!(", "unimplemented!("];
+            // A constant is computed by the compiler, which refuses a wrong one.
+            let found = panics.iter().any(|panic| line.contains(panic)) && !line.contains("const ");
+            assert!(!found, "{}: {}", path.display(), line.trim());
+        }
+    }
+}
+
+#[test]
+fn the_printed_schema_is_the_one_checked_in() {
+    let path = root().join("schema.graphql");
+    let printed = ShopGraph::new(true).sdl();
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == printed,
+        "schema.graphql differs from what the server prints; renew it with\n\n    \
+         cargo run -- schema > schema.graphql\n"
+    );
+}
+
+#[test]
+fn every_type_and_field_of_the_schema_has_a_description() {
+    use async_graphql::parser::parse_schema;
+    use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};
+    let mut bare = Vec::new();
+    for definition in parse_schema(ShopGraph::new(true).sdl()).unwrap().definitions {
+        let TypeSystemDefinition::Type(ty) = definition else { continue };
+        let name = ty.node.name.node.to_string();
+        let mut check = |what: String, description: bool| {
+            if !description {
+                bare.push(what);
+            }
+        };
+        check(name.clone(), ty.node.description.is_some());
+        match ty.node.kind {
+            TypeKind::Object(object) => {
+                for field in object.fields {
+                    let described = field.node.description.is_some();
+                    check(format!("{name}.{}", field.node.name.node), described);
+                }
+            }
+            TypeKind::InputObject(object) => {
+                for field in object.fields {
+                    let described = field.node.description.is_some();
+                    check(format!("{name}.{}", field.node.name.node), described);
+                }
+            }
+            TypeKind::Enum(values) => {
+                for value in values.values {
+                    let described = value.node.description.is_some();
+                    check(format!("{name}.{}", value.node.value.node), described);
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(bare.is_empty(), "without a description: {bare:?}");
+}

@@ -4,13 +4,13 @@ use super::{Family, GADGET_COLOURS, Icon, Kind, PROMISES, Spec, any, family, lin
 
 /// Наушники.
 pub(super) const HEADPHONES: Kind = Kind {
-    weight: 14,
+    weight: 8,
     icon: Icon::Headphones,
     title: "Наушники $0 $B $M $C $4",
     maker: "Бренд",
     families: HEADPHONE_FAMILIES,
     specs: &[
-        any("Тип", &["накладные", "полноразмерные", "внутриканальные", "внутриканальные"]),
+        any("Тип", &["накладные", "полноразмерные"]),
         any(
             "Подключение",
             &["Bluetooth 5.0", "Bluetooth 5.2", "Bluetooth 5.3", "Bluetooth 5.3", "кабель 3,5 мм"],
@@ -35,11 +35,15 @@ pub(super) const HEADPHONES: Kind = Kind {
         &[
             "Шумоподавление — $2, время работы — $3.",
             "Подключение — $1, диапазон частот $5.",
-            "Мягкие амбушюры не устают даже за целый рабочий день.",
+            "Удобная посадка: не устаёшь даже за целый рабочий день.",
         ],
         PROMISES,
     ],
 };
+
+/// Беспроводные наушники.
+pub(super) const TRUE_WIRELESS: Kind =
+    Kind { weight: 6, icon: Icon::Earbuds, families: EARBUD_FAMILIES, ..HEADPHONES };
 
 const EARBUDS: &[Spec] = &[
     any("Тип", &["беспроводные"]),
@@ -63,15 +67,79 @@ const OVER_EAR: &[Spec] = &[
     any("Подключение", &["Bluetooth 5.2", "Bluetooth 5.3"]),
 ];
 
+const MARSHALL: &[Spec] = &[
+    any("Тип", &["накладные"]),
+    any("Подключение", &["Bluetooth 5.0", "Bluetooth 5.3"]),
+    any("Цвет", &["чёрный", "чёрный", "бежевый"]),
+];
+
 const WIRED: &[Spec] = &[
     any("Тип", &["проводные"]),
     any("Подключение", &["кабель 3,5 мм", "USB-C"]),
     any("Шумоподавление", &["нет", "пассивное"]),
     any("Время работы", &["не ограничено"]),
+    any("Цвет", &["чёрный", "чёрный", "белый"]),
     any("Влагозащита", &[""]),
 ];
 
 const HEADPHONE_FAMILIES: &[Family] = &[
+    family(
+        "JBL",
+        "JBL@%##@@@",
+        &[line("Tune [57][127]0BT", 360, 560), line("Live [67]70NC", 560, 700)],
+        OVER_EAR,
+    ),
+    family(
+        "Sony",
+        "CE7@@##",
+        &[line("WH-CH[57]20N", 460, 620), line("WH-1000XM[45]", 780, 880)],
+        OVER_EAR,
+    ),
+    family(
+        "Marshall",
+        "100####%",
+        &[line("Major [45]", 580, 680), line("Monitor II A.N.C.", 720, 820)],
+        MARSHALL,
+    ),
+    family(
+        "Soundcore",
+        "A30##@##",
+        &[line("Life Q[23]0", 360, 500), line("Space One", 520, 620)],
+        OVER_EAR,
+    ),
+    family(
+        "Bose",
+        "88####-0#00",
+        &[line("QuietComfort", 760, 850), line("QuietComfort Ultra", 840, 930)],
+        OVER_EAR,
+    ),
+    family(
+        "Bowers & Wilkins",
+        "FP4#####",
+        &[line("Px7 S2e", 830, 900), line("Px8", 920, 1000)],
+        OVER_EAR,
+    ),
+    family(
+        "Sennheiser",
+        "50#####",
+        &[
+            line("HD [25]00 Pro", 400, 560),
+            line("HD 6[56]0S", 800, 900),
+            line("IE [23]00", 680, 800),
+        ],
+        WIRED,
+    ),
+    family("Audio-Technica", "1500#####", &[line("ATH-M[2345]0x", 440, 700)], WIRED),
+    family(
+        "HyperX",
+        "4P5@%@@",
+        &[line("Cloud III", 560, 660), line("Cloud Stinger 2", 360, 480)],
+        WIRED,
+    ),
+    family("Defender", "63####%", &[line("Basic 6##", 0, 120), line("Aura 10#", 60, 200)], WIRED),
+];
+
+const EARBUD_FAMILIES: &[Family] = &[
     family(
         "Apple",
         "M@@%3@@/A",
@@ -118,60 +186,6 @@ const HEADPHONE_FAMILIES: &[Family] = &[
         &[line("WF-C[57]00N", 480, 620), line("WF-1000XM5", 800, 880)],
         EARBUDS,
     ),
-    family(
-        "JBL",
-        "JBL@%##@@@",
-        &[line("Tune [57][127]0BT", 360, 560), line("Live [67]70NC", 560, 700)],
-        OVER_EAR,
-    ),
-    family(
-        "Sony",
-        "CE7@@##",
-        &[line("WH-CH[57]20N", 460, 620), line("WH-1000XM[45]", 780, 880)],
-        OVER_EAR,
-    ),
-    family(
-        "Marshall",
-        "100####%",
-        &[line("Major [45]", 580, 680), line("Monitor II A.N.C.", 720, 820)],
-        OVER_EAR,
-    ),
-    family(
-        "Soundcore",
-        "A30##@##",
-        &[line("Life Q[23]0", 360, 500), line("Space One", 520, 620)],
-        OVER_EAR,
-    ),
-    family(
-        "Bose",
-        "88####-0#00",
-        &[line("QuietComfort", 760, 850), line("QuietComfort Ultra", 840, 930)],
-        OVER_EAR,
-    ),
-    family(
-        "Bowers & Wilkins",
-        "FP4#####",
-        &[line("Px7 S2e", 830, 900), line("Px8", 920, 1000)],
-        OVER_EAR,
-    ),
-    family(
-        "Sennheiser",
-        "50#####",
-        &[
-            line("HD [25]00 Pro", 400, 560),
-            line("HD 6[56]0S", 800, 900),
-            line("IE [23]00", 680, 800),
-        ],
-        WIRED,
-    ),
-    family("Audio-Technica", "1500#####", &[line("ATH-M[2345]0x", 440, 700)], WIRED),
-    family(
-        "HyperX",
-        "4P5@%@@",
-        &[line("Cloud III", 560, 660), line("Cloud Stinger 2", 360, 480)],
-        WIRED,
-    ),
-    family("Defender", "63####%", &[line("Basic 6##", 0, 120), line("Aura 10#", 60, 200)], WIRED),
 ];
 
 /// Портативные колонки.

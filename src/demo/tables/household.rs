@@ -1,6 +1,6 @@
 //! «Дом и кухня» and «Автотовары».
 
-use super::{BRIGHT_COLOURS, Icon, Kind, PROMISES, any, family, line, paired, rising, span};
+use super::{BRIGHT_COLOURS, Icon, Kind, PROMISES, Spec, any, family, line, paired, rising, span};
 
 /// Сковороды.
 pub(super) const PAN: Kind = Kind {
@@ -195,43 +195,20 @@ pub(super) const TYRE: Kind = Kind {
     title: "Шина $2 $B $M $0 $1, арт. $C",
     maker: "Бренд",
     families: &[
-        family(
-            "Nokian Tyres",
-            "T43#####",
-            &[line("Hakka Green 3", 420, 700), line("Nordman [78]", 300, 560)],
-            &[],
-        ),
-        family(
-            "Ikon",
-            "TS72####",
-            &[line("Character Eco", 240, 520), line("Autograph Ice 9", 420, 700)],
-            &[],
-        ),
-        family(
-            "Michelin",
-            "6#####",
-            &[line("Primacy 4", 620, 900), line("X-Ice Snow", 700, 1000)],
-            &[],
-        ),
-        family(
-            "Continental",
-            "03#####",
-            &[line("PremiumContact [67]", 620, 920), line("IceContact 3", 680, 960)],
-            &[],
-        ),
-        family(
-            "Cordiant",
-            "5######",
-            &[line("Comfort 2", 140, 420), line("Snow Cross 2", 160, 460)],
-            &[],
-        ),
-        family("Кама", "123#####", &[line("Breeze", 0, 260), line("Евро-519", 20, 280)], &[]),
-        family(
-            "Pirelli",
-            "3######",
-            &[line("Ice Zero FR", 620, 900), line("Cinturato P7", 640, 940)],
-            &[],
-        ),
+        family("Nokian Tyres", "T43#####", &[line("Hakka Green 3", 420, 700)], SUMMER),
+        family("Nokian Tyres", "T43#####", &[line("Nordman [78]", 300, 560)], WINTER),
+        family("Ikon", "TS72####", &[line("Character Eco", 240, 520)], SUMMER),
+        family("Ikon", "TS72####", &[line("Autograph Ice 9", 420, 700)], WINTER),
+        family("Michelin", "6#####", &[line("Primacy 4", 620, 900)], SUMMER),
+        family("Michelin", "6#####", &[line("X-Ice Snow", 700, 1000)], WINTER),
+        family("Continental", "03#####", &[line("PremiumContact [67]", 620, 920)], SUMMER),
+        family("Continental", "03#####", &[line("IceContact 3", 680, 960)], WINTER),
+        family("Cordiant", "5######", &[line("Comfort 2", 140, 420)], SUMMER),
+        family("Cordiant", "5######", &[line("Snow Cross 2", 160, 460)], WINTER),
+        family("Кама", "123#####", &[line("Breeze", 0, 260)], SUMMER),
+        family("Кама", "123#####", &[line("Евро-519", 20, 280)], WINTER),
+        family("Pirelli", "3######", &[line("Cinturato P7", 640, 940)], SUMMER),
+        family("Pirelli", "3######", &[line("Ice Zero FR", 620, 900)], WINTER),
     ],
     specs: &[
         rising(
@@ -250,7 +227,7 @@ pub(super) const TYRE: Kind = Kind {
             ],
         ),
         any("Индекс скорости", &["T", "H", "V", "V", "W"]),
-        any("Сезон", &["летняя", "зимняя", "всесезонная"]),
+        any("Сезон", &["всесезонная"]),
         any("Шипы", &["нет", "нет", "есть"]),
         any("Индекс нагрузки", &["82", "88", "91", "94", "99", "104"]),
     ],
@@ -260,12 +237,15 @@ pub(super) const TYRE: Kind = Kind {
         &["Шина $B размера $0 для легкового автомобиля.", "Шина $M: сезон — $2, размер — $0."],
         &[
             "Рисунок протектора отводит воду и сокращает тормозной путь.",
-            "Мягкая смесь сохраняет сцепление в холод.",
+            "Жёсткий каркас держит форму на скорости.",
             "Усиленная боковина защищает от порезов о бордюр.",
         ],
         &["Цена указана за одну шину.", "Дата выпуска — не старше двух лет."],
     ],
 };
+
+const SUMMER: &[Spec] = &[any("Сезон", &["летняя"]), any("Шипы", &["нет"])];
+const WINTER: &[Spec] = &[any("Сезон", &["зимняя"]), any("Индекс скорости", &["T", "T", "H"])];
 
 /// Видеорегистраторы.
 pub(super) const DASHCAM: Kind = Kind {

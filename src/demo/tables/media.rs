@@ -40,7 +40,7 @@ pub(super) const TV: Kind = Kind {
         ),
         family(
             "Xiaomi",
-            "LL&0M%-@S@U0M%-@S@@%",
+            "L&0M%-@S@@%",
             &[line("TV A Pro &0", 240, 470), line("TV Q2 &0", 560, 700)],
             GOOGLE_TV,
         ),
@@ -214,13 +214,13 @@ pub(super) const CONSOLE: Kind = Kind {
                 line("PlayStation 5", 560, 700),
                 line("PlayStation 5 Slim", 540, 680),
                 line("PlayStation 5 Digital", 500, 620),
-                line("PlayStation 5 Pro", 800, 900),
             ],
             &[
-                any("Объём памяти", &["825 ГБ", "1 ТБ", "2 ТБ"]),
+                any("Объём памяти", &["825 ГБ", "1 ТБ"]),
                 any("Цвет", &["белый", "белый", "чёрный", "красный"]),
             ],
         ),
+        family("Sony", "CFI-7###@@#", &[line("PlayStation 5 Pro", 800, 900)], PRO),
         family(
             "Microsoft",
             "RR@-00####",
@@ -290,8 +290,10 @@ pub(super) const CONSOLE: Kind = Kind {
     ],
 };
 
+const PRO: &[Spec] = &[any("Объём памяти", &["2 ТБ"]), any("Цвет", &["белый"])];
+
 const PORTABLE_CONSOLE: &[Spec] = &[
-    any("Объём памяти", &["32 ГБ", "64 ГБ", "128 ГБ"]),
+    any("Объём памяти", &["32 ГБ", "64 ГБ"]),
     any("Тип", &["портативная"]),
     any("Комплектация", &["зарядный кабель", "чехол и плёнка", "карта памяти", "чехол и игра"]),
     any("Разрешение", &["HD", "Full HD"]),

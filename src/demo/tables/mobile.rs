@@ -1,6 +1,6 @@
 //! What people carry on them: smartphones, tablets and watches.
 
-use super::{Family, GADGET_COLOURS, Icon, Kind, PROMISES, any, family, line, rising, span};
+use super::{Family, GADGET_COLOURS, Icon, Kind, PROMISES, Spec, any, family, line, rising, span};
 
 /// Смартфоны.
 pub(super) const SMARTPHONE: Kind = Kind {
@@ -255,44 +255,28 @@ pub(super) const TABLET: Kind = Kind {
     title: "Планшет $B $M $C $0 &1/$2 $4",
     maker: "Бренд",
     families: &[
-        family(
-            "Samsung",
-            "SM-X%##@",
-            &[
-                line("Galaxy Tab A9", 120, 330),
-                line("Galaxy Tab S9 FE", 480, 680),
-                line("Galaxy Tab S[89]", 720, 900),
-                line("Galaxy Tab S10 Ultra", 900, 1000),
-            ],
-            &[],
-        ),
+        family("Samsung", "SM-X1##NZ@@", &[line("Galaxy Tab A9", 120, 330)], TAB_SMALL),
+        family("Samsung", "SM-X5##NZ@@", &[line("Galaxy Tab S9 FE", 480, 680)], TAB_MIDDLE),
+        family("Samsung", "SM-X7##NZ@@", &[line("Galaxy Tab S[89]", 720, 900)], TAB_MIDDLE),
+        family("Samsung", "SM-X9##NZ@@", &[line("Galaxy Tab S10 Ultra", 900, 1000)], TAB_LARGE),
+        family("Xiaomi", "2[34]###RP@DG", &[line("Redmi Pad SE", 140, 340)], TAB_MIDDLE),
         family(
             "Xiaomi",
             "2[34]###RP@DG",
-            &[
-                line("Redmi Pad SE", 140, 340),
-                line("Pad [67]", 470, 620),
-                line("Pad [67] Pro", 580, 740),
-            ],
-            &[],
+            &[line("Pad [67]", 470, 620), line("Pad [67] Pro", 580, 740)],
+            TAB_MIDDLE,
         ),
-        family("HONOR", "@@@-[WL]09", &[line("Pad X[89]", 120, 330), line("Pad 9", 400, 560)], &[]),
+        family("HONOR", "@@@-%09", &[line("Pad X[89]", 120, 330), line("Pad 9", 400, 560)], &[]),
         family(
             "HUAWEI",
-            "@@@-W[0259]9",
+            "@@@-W#9",
+            &[line("MatePad SE", 180, 360), line("MatePad &0", 440, 620)],
             &[
-                line("MatePad SE", 180, 360),
-                line("MatePad 11", 440, 620),
-                line("MatePad Pro", 640, 840),
+                any("Диагональ", &["11″", "11,5″", "12″"]),
+                any("Операционная система", &["HarmonyOS 4"]),
             ],
-            &[any("Операционная система", &["HarmonyOS 4"])],
         ),
-        family(
-            "Lenovo",
-            "ZA@@00##RU",
-            &[line("Tab M1[01]", 90, 320), line("Tab P1[12]", 360, 580)],
-            &[],
-        ),
+        family("Lenovo", "ZA@@00##RU", &[line("Tab M&0", 90, 320), line("Tab P&0", 360, 580)], &[]),
         family(
             "TECLAST",
             "P@##T@%",
@@ -313,7 +297,7 @@ pub(super) const TABLET: Kind = Kind {
         ),
     ],
     specs: &[
-        any("Диагональ", &["8,7″", "10,1″", "10,6″", "11″", "11″", "12,1″"]),
+        any("Диагональ", &["10,1″", "10,6″", "11″", "11″", "12,1″"]),
         rising("Оперативная память", &["3 ГБ", "4 ГБ", "6 ГБ", "8 ГБ", "8 ГБ", "12 ГБ"]),
         rising("Объём памяти", &["32 ГБ", "64 ГБ", "128 ГБ", "128 ГБ", "256 ГБ", "512 ГБ"]),
         any("Ёмкость аккумулятора", &["5100 мА·ч", "7040 мА·ч", "8000 мА·ч", "8840 мА·ч"]),
@@ -337,6 +321,10 @@ pub(super) const TABLET: Kind = Kind {
     ],
 };
 
+const TAB_SMALL: &[Spec] = &[any("Диагональ", &["8,7″"])];
+const TAB_MIDDLE: &[Spec] = &[any("Диагональ", &["11″", "12,4″"])];
+const TAB_LARGE: &[Spec] = &[any("Диагональ", &["14,6″"])];
+
 /// Умные часы.
 pub(super) const WATCH: Kind = Kind {
     weight: 8,
@@ -344,16 +332,9 @@ pub(super) const WATCH: Kind = Kind {
     title: "Умные часы $B $M $C $0 $3",
     maker: "Бренд",
     families: &[
-        family(
-            "Apple",
-            "M@@%3@@/A",
-            &[
-                line("Watch SE", 560, 680),
-                line("Watch Series [89]", 690, 810),
-                line("Watch Ultra 2", 900, 1000),
-            ],
-            &[any("Совместимость", &["iOS"]), any("Время работы", &["до 18 часов", "до 36 часов"])],
-        ),
+        family("Apple", "M@@%3@@/A", &[line("Watch SE", 560, 680)], APPLE_WATCH_SE),
+        family("Apple", "M@@%3@@/A", &[line("Watch Series [89]", 690, 810)], APPLE_WATCH),
+        family("Apple", "M@@%3@@/A", &[line("Watch Ultra 2", 900, 1000)], APPLE_WATCH_ULTRA),
         family(
             "Samsung",
             "SM-R9##NZ@@",
@@ -439,3 +420,25 @@ pub(super) const WATCH: Kind = Kind {
         PROMISES,
     ],
 };
+
+const APPLE_WATCH_SE: &[Spec] = &[
+    any("Размер корпуса", &["40 мм", "44 мм"]),
+    any("Время работы", &["до 18 часов"]),
+    any("Водозащита", &["5 ATM"]),
+    any("Совместимость", &["iOS"]),
+];
+
+const APPLE_WATCH: &[Spec] = &[
+    any("Размер корпуса", &["41 мм", "45 мм"]),
+    any("Время работы", &["до 18 часов"]),
+    any("Водозащита", &["5 ATM"]),
+    any("Совместимость", &["iOS"]),
+];
+
+const APPLE_WATCH_ULTRA: &[Spec] = &[
+    any("Размер корпуса", &["49 мм"]),
+    any("Время работы", &["до 36 часов"]),
+    any("Цвет", &["серебристый", "чёрный"]),
+    any("Водозащита", &["10 ATM"]),
+    any("Совместимость", &["iOS"]),
+];

@@ -94,11 +94,7 @@ async fn newest(session: &Session, keyspace: &str) -> Result<i32, OpenError> {
     Ok(newest.unwrap_or(0))
 }
 
-async fn lock(
-    session: &Session,
-    keyspace: &str,
-    holder: uuid::Uuid,
-) -> Result<(), OpenError> {
+async fn lock(session: &Session, keyspace: &str, holder: uuid::Uuid) -> Result<(), OpenError> {
     let cql = format!(
         "INSERT INTO \"{keyspace}\".schema_lock (name, holder) VALUES ('migrate', ?) \
          IF NOT EXISTS USING TTL {LOCK_SECONDS}"

@@ -96,9 +96,10 @@ impl Statements {
         access: Access,
         timeout: Duration,
     ) -> Result<Statement, OpenError> {
-        let mut prepared = self.session.prepare(in_keyspace(cql, &self.keyspace)).await.map_err(|error| {
-            OpenError::Cluster(format!("the statement «{cql}» cannot be prepared: {error}"))
-        })?;
+        let mut prepared =
+            self.session.prepare(in_keyspace(cql, &self.keyspace)).await.map_err(|error| {
+                OpenError::Cluster(format!("the statement «{cql}» cannot be prepared: {error}"))
+            })?;
         prepared.set_execution_profile_handle(Some(access.profile()));
         prepared.set_is_idempotent(access.may_be_repeated());
         prepared.set_request_timeout(Some(timeout));

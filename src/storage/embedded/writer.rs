@@ -159,9 +159,8 @@ impl Txn<'_> {
     ) -> Result<Option<T>, StoreError> {
         let id = table.keyspace.id();
         let own = self.own.iter().rev().find(|(t, k, _)| t.keyspace.id() == id && k == key);
-        let decode = |bytes: &[u8]| {
-            codec::decode(bytes, self.now).map_err(|error| corrupt(table, &error))
-        };
+        let decode =
+            |bytes: &[u8]| codec::decode(bytes, self.now).map_err(|error| corrupt(table, &error));
         if let Some((_, _, value)) = own {
             return value.as_deref().map_or(Ok(None), decode);
         }

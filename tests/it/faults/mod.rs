@@ -1,0 +1,4 @@
+//! Processes that are killed, and what is left.
+
+mod embedded;
+mod start;

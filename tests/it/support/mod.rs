@@ -17,7 +17,9 @@ pub fn draft(id: &str, category: &str, kopecks: i64) -> ProductDraft {
         description: Some("Описание".to_owned()),
         category: category.to_owned(),
         price: Money::rub(Decimal::new(kopecks, 2)),
-        attributes: vec![Attribute { name: "Цвет".to_owned(), value: "чёрный".to_owned() }],
+        attributes: vec![Attribute {
+            name: "Цвет".to_owned(), value: "чёрный".to_owned()
+        }],
         image_url: None,
     }
 }

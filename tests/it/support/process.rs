@@ -40,13 +40,18 @@ impl ServerProcess {
 
     /// Starts `vitrina serve` on any store.
     pub fn start_on(store: &str, args: &[&str]) -> Self {
-        let mut child = vitrina(&["serve", "--listen", "127.0.0.1:0", "--store", store])
-            .args(args)
-            .env("VITRINA_JWT_SECRET", SECRET)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut command = vitrina(&["serve", "--listen", "127.0.0.1:0", "--store", store]);
+        Self::spawn(command.args(args).env("VITRINA_JWT_SECRET", SECRET))
+    }
+
+    /// Starts `vitrina serve` as a newcomer does, without a secret.
+    pub fn start_demo(dir: &Path) -> Self {
+        let store = format!("embedded:{}", dir.display());
+        Self::spawn(&mut vitrina(&["serve", "--listen", "127.0.0.1:0", "--store", &store]))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let address = lines.find_map(|line| {
             let line = line.unwrap();

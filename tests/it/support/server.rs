@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use vitrina::app::{App, Shop};
-use vitrina::clock::{Clock, SystemClock, Timestamp};
+use vitrina::clock::{Clock, SystemClock};
 use vitrina::config::{AuthConfig, Config, Limits, Secret};
 use vitrina::server::{self, Role, sign_token};
 use vitrina::telemetry::Metrics;
@@ -62,7 +62,6 @@ impl Drop for TestServer {
 /// A token that every test server takes for the next hour.
 pub fn token(user: &str, role: Role) -> String {
     let auth = AuthConfig::new(Secret::new(SECRET)).unwrap();
-    let hour = Duration::from_secs(3_600).as_micros();
-    let expires = SystemClock.now().micros() + i64::try_from(hour).unwrap();
-    sign_token(&auth, user, role, Timestamp::from_micros(expires)).unwrap()
+    let expires = SystemClock.now().after(Duration::from_secs(3_600));
+    sign_token(&auth, user, role, expires).unwrap()
 }
