@@ -48,7 +48,7 @@ struct StoreArgs {
     /// Where the data is: embedded:DIR or cassandra://host:port,host:port/keyspace?dc=dc1&rf=3
     #[arg(long, env = "VITRINA_STORE", default_value = "embedded:./data", value_name = "STORE")]
     store: String,
-    /// User name for Cassandra; its password comes from VITRINA_CASSANDRA_PASSWORD
+    /// User name for Cassandra; its password comes from `VITRINA_CASSANDRA_PASSWORD`
     #[arg(long, env = "VITRINA_CASSANDRA_USER", value_name = "NAME")]
     cassandra_user: Option<String>,
     /// How log lines look

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, ID, InputObject, Object, Result, SimpleObject};
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
 
 use super::model::{Attribute, CategoryInfo, MAX_LOOKUP, Product, ProductId, RawProduct};
+use super::service::CatalogService;
 use crate::error::{Error, UserError};
-use crate::graphql::{ContextExt, DateTimeScalar, MoneyInput, MoneyNode};
+use crate::graphql::{ContextExt, DateTimeScalar, Fetch, MoneyInput, MoneyNode};
 
 /// Questions about the catalogue.
 #[derive(Default)]
@@ -254,4 +257,30 @@ pub struct ProductsDeletePayload {
     deleted_ids: Vec<ID>,
     /// Everything that is wrong with the ids; empty if the call was carried out.
     user_errors: Vec<UserError>,
+}
+
+/// Loads product cards for a request.
+pub struct ProductFetch(pub Arc<CatalogService>);
+
+#[async_trait]
+impl Fetch for ProductFetch {
+    type Key = ProductId;
+    type Row = Arc<Product>;
+
+    async fn fetch(&self, ids: &[ProductId]) -> Result<Vec<Option<Arc<Product>>>, Error> {
+        self.0.products(ids).await
+    }
+}
+
+/// Loads categories with their counts for a request.
+pub struct CategoryFetch(pub Arc<CatalogService>);
+
+#[async_trait]
+impl Fetch for CategoryFetch {
+    type Key = Arc<str>;
+    type Row = CategoryInfo;
+
+    async fn fetch(&self, names: &[Arc<str>]) -> Result<Vec<Option<CategoryInfo>>, Error> {
+        try_join_all(names.iter().map(|name| self.0.category(name))).await
+    }
 }

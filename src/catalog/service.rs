@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
 use super::model::{
@@ -11,7 +10,6 @@ use super::model::{
 };
 use crate::clock::Clock;
 use crate::error::{Error, ErrorCode, UserError};
-use crate::graphql::Fetch;
 use crate::storage::Store;
 
 /// The catalogue.
@@ -88,30 +86,4 @@ fn check_size(argument: &str, len: usize) -> Result<(), Error> {
         return Err(Error::argument(argument, format!("at most {MAX_BATCH} at once, got {len}")));
     }
     Ok(())
-}
-
-/// Loads product cards for a request.
-pub struct ProductFetch(pub Arc<CatalogService>);
-
-#[async_trait]
-impl Fetch for ProductFetch {
-    type Key = ProductId;
-    type Row = Arc<Product>;
-
-    async fn fetch(&self, ids: &[ProductId]) -> Result<Vec<Option<Arc<Product>>>, Error> {
-        self.0.products(ids).await
-    }
-}
-
-/// Loads categories with their counts for a request.
-pub struct CategoryFetch(pub Arc<CatalogService>);
-
-#[async_trait]
-impl Fetch for CategoryFetch {
-    type Key = Arc<str>;
-    type Row = CategoryInfo;
-
-    async fn fetch(&self, names: &[Arc<str>]) -> Result<Vec<Option<CategoryInfo>>, Error> {
-        try_join_all(names.iter().map(|name| self.0.category(name))).await
-    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::loader::{Loader, Rounds};
 use crate::app::Shop;
-use crate::catalog::service::{CategoryFetch, ProductFetch};
+use crate::catalog::graphql::{CategoryFetch, ProductFetch};
 use crate::error::Error;
 
 /// Who asks.

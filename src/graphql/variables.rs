@@ -116,9 +116,8 @@ fn check_scalar(name: &str, value: &Value, path: &Path<'_>) -> Result<(), String
             number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
         }
         ("Float", Value::Number(_))
-        | ("String", Value::String(_))
-        | ("Boolean", Value::Boolean(_))
-        | ("ID", Value::String(_)) => true,
+        | ("String" | "ID", Value::String(_))
+        | ("Boolean", Value::Boolean(_)) => true,
         ("ID", Value::Number(number)) => number.is_i64() || number.is_u64(),
         ("Int" | "Float" | "String" | "Boolean" | "ID", _) => false,
         // The schema's own scalars know themselves what they accept.

@@ -197,7 +197,9 @@ async fn execute(
     let started = Instant::now();
     let rounds = Arc::new(Rounds::default());
     let request = request.data(RequestContext::new(shop.clone(), viewer, &rounds));
-    let run = AssertUnwindSafe(rounds.drive(app.graph.execute(request))).catch_unwind();
+    // The executor's state is large; boxed, it is not copied each time a future is put into another.
+    let execution = Box::pin(app.graph.execute(request));
+    let run = AssertUnwindSafe(rounds.drive(execution)).catch_unwind();
     let (result, reads, cache_hits) = OperationStats::collect(run).await;
     let mut response = result.unwrap_or_else(|_| {
         tracing::error!(request_id = id, "a resolver panicked");

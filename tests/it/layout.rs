@@ -67,6 +67,14 @@ fn resolvers_name_no_driver_and_no_store() {
 }
 
 #[test]
+fn services_know_no_graphql() {
+    for domain in DOMAINS {
+        let forbidden = ["async_graphql", "crate::graphql", "axum", "scylla", "fjall"];
+        assert_free_of(&root().join(format!("src/{domain}/service.rs")), &forbidden);
+    }
+}
+
+#[test]
 fn stores_know_no_graphql_no_cache_and_no_http() {
     let mut files: Vec<PathBuf> =
         sources(&root().join("src/storage")).into_iter().map(|(path, _)| path).collect();

@@ -114,15 +114,18 @@ fn write_groups(db: &Database, clock: &dyn Clock, waiting: &Receiver<Job>, broke
     }
 }
 
+/// The bytes of a row; `None` is a row that is deleted.
+type Value = Option<Vec<u8>>;
+
 /// What a group has written so far and the disk does not have yet.
 #[derive(Default)]
 struct Group {
-    /// By table id and key; `None` is a row that is deleted.
-    rows: HashMap<(u64, Key), (Table, Option<Vec<u8>>)>,
+    /// By table id and key.
+    rows: HashMap<(u64, Key), (Table, Value)>,
 }
 
 impl Group {
-    fn take(&mut self, own: Vec<(Table, Key, Option<Vec<u8>>)>) {
+    fn take(&mut self, own: Vec<(Table, Key, Value)>) {
         for (table, key, value) in own {
             self.rows.insert((table.keyspace.id(), key), (table, value));
         }
@@ -147,7 +150,7 @@ impl Group {
 pub struct Txn<'a> {
     group: &'a Group,
     now: Timestamp,
-    own: Vec<(Table, Key, Option<Vec<u8>>)>,
+    own: Vec<(Table, Key, Value)>,
 }
 
 impl Txn<'_> {
