@@ -113,7 +113,9 @@ pub struct Limits {
     pub expanded_fields: usize,
     /// Cost of an operation: a field is 1, a list multiplies what is inside it.
     pub cost: u64,
-    /// Memory for documents that were parsed and checked, in bytes of their text.
+    /// Operations of a document: one is executed, all are checked.
+    pub operations: usize,
+    /// Memory for documents that were parsed and checked, in bytes, about.
     pub document_cache_bytes: u64,
 }
 
@@ -129,7 +131,8 @@ impl Default for Limits {
             directives: 50,
             expanded_fields: 5_000,
             cost: 10_000,
-            document_cache_bytes: 8 << 20,
+            operations: 20,
+            document_cache_bytes: 32 << 20,
         }
     }
 }

@@ -39,8 +39,8 @@ impl CatalogQuery {
 
     /// All categories that have products, by name.
     async fn categories(&self, ctx: &Context<'_>) -> Result<Vec<CategoryNode>> {
-        let categories = ctx.request()?.shop.catalog.categories().await?;
-        Ok(categories.into_iter().map(CategoryNode::counted).collect())
+        let categories = ctx.request()?.category_lists.load(()).await?.unwrap_or_default();
+        Ok(categories.iter().cloned().map(CategoryNode::counted).collect())
     }
 
     /// A category by its name; null if no product stands in it.
@@ -269,6 +269,20 @@ impl Fetch for ProductFetch {
 
     async fn fetch(&self, ids: &[ProductId]) -> Result<Vec<Option<Arc<Product>>>, Error> {
         self.0.products(ids).await
+    }
+}
+
+/// Loads the list of all categories for a request, once however often it is asked for.
+pub struct CategoryListFetch(pub Arc<CatalogService>);
+
+#[async_trait]
+impl Fetch for CategoryListFetch {
+    type Key = ();
+    type Row = Arc<Vec<CategoryInfo>>;
+
+    async fn fetch(&self, keys: &[()]) -> Result<Vec<Option<Self::Row>>, Error> {
+        let list = Arc::new(self.0.categories().await?);
+        Ok(vec![Some(list); keys.len()])
     }
 }
 

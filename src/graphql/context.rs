@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::loader::{Loader, Rounds};
 use crate::app::Shop;
-use crate::catalog::graphql::{CategoryFetch, ProductFetch};
+use crate::catalog::graphql::{CategoryFetch, CategoryListFetch, ProductFetch};
 use crate::error::Error;
 
 /// Who asks.
@@ -28,14 +28,18 @@ pub struct RequestContext {
     pub products: Loader<ProductFetch>,
     /// Categories with their counts.
     pub categories: Loader<CategoryFetch>,
+    /// All categories.
+    pub category_lists: Loader<CategoryListFetch>,
 }
 
 impl RequestContext {
     /// The context of a request that `rounds` drives.
     pub fn new(shop: Arc<Shop>, viewer: Viewer, rounds: &Arc<Rounds>) -> Self {
-        let products = Loader::new(Arc::new(ProductFetch(shop.catalog.clone())), rounds.clone());
-        let categories = Loader::new(Arc::new(CategoryFetch(shop.catalog.clone())), rounds.clone());
-        Self { shop, viewer, products, categories }
+        let catalog = || shop.catalog.clone();
+        let products = Loader::new(ProductFetch(catalog()), rounds);
+        let categories = Loader::new(CategoryFetch(catalog()), rounds);
+        let category_lists = Loader::new(CategoryListFetch(catalog()), rounds);
+        Self { shop, viewer, products, categories, category_lists }
     }
 
     /// Lets staff through and nobody else.

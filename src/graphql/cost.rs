@@ -1,12 +1,10 @@
 //! What an operation costs, before it is executed: a field is 1, and what stands inside a list
 //! counts as often as the list may be long.
 
-use std::collections::HashMap;
-
 use async_graphql::parser::types::{
-    Field, FragmentDefinition, OperationType, Selection, SelectionSet,
+    ExecutableDocument, Field, OperationDefinition, OperationType, Selection, SelectionSet,
 };
-use async_graphql::{Name, Positioned, Value, Variables};
+use async_graphql::{Value, Variables};
 
 use super::index::{FieldInfo, SchemaIndex};
 
@@ -14,9 +12,6 @@ use super::index::{FieldInfo, SchemaIndex};
 const DEFAULT_PAGE: u64 = 20;
 /// How long a list without a bound of its own is taken to be.
 const ASSUMED_LIST: u64 = 10;
-
-/// The fragments of a document.
-pub type Fragments = HashMap<Name, Positioned<FragmentDefinition>>;
 
 /// What an operation costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,62 +22,42 @@ pub struct Cost {
     pub varies: bool,
 }
 
-/// The cost of an operation with these variables. The document's expansion must have been bounded
-/// before: this walks all of it (a fragment's cost is kept, not found again at each spread).
-pub fn cost(
-    index: &SchemaIndex,
-    fragments: &Fragments,
-    kind: OperationType,
-    selection: &SelectionSet,
-    variables: &Variables,
-) -> Cost {
-    let root = match kind {
+/// The name of the type that an operation starts from.
+pub fn root_type(kind: OperationType) -> &'static str {
+    match kind {
         OperationType::Query => "Query",
         OperationType::Mutation => "Mutation",
         OperationType::Subscription => "Subscription",
-    };
-    let mut walk = Walk { index, fragments, variables, varies: false, known: HashMap::new() };
-    let total = walk.selection(root, selection);
+    }
+}
+
+/// The cost of a flat document's operation with these variables, defaults filled in.
+pub fn cost(index: &SchemaIndex, document: &ExecutableDocument, variables: &Variables) -> Cost {
+    let mut walk = Walk { index, variables, varies: false };
+    let mut total = 0_u64;
+    for (_, operation) in document.operations.iter() {
+        let OperationDefinition { ty, selection_set, .. } = &operation.node;
+        total = total.saturating_add(walk.selection(root_type(*ty), &selection_set.node));
+    }
     Cost { total, varies: walk.varies }
 }
 
 struct Walk<'a> {
     index: &'a SchemaIndex,
-    fragments: &'a Fragments,
     variables: &'a Variables,
     varies: bool,
-    known: HashMap<&'a str, u64>,
 }
 
-impl<'a> Walk<'a> {
-    fn selection(&mut self, parent: &str, selection: &'a SelectionSet) -> u64 {
-        let mut sum = 0_u64;
-        for item in &selection.items {
-            sum = sum.saturating_add(match &item.node {
-                Selection::Field(field) => self.field(parent, &field.node),
-                Selection::InlineFragment(inline) => {
-                    let condition = inline.node.type_condition.as_ref();
-                    let parent = condition.map_or(parent, |c| c.node.on.node.as_str());
-                    self.selection(parent, &inline.node.selection_set.node)
-                }
-                Selection::FragmentSpread(spread) => self.fragment(&spread.node.fragment_name.node),
-            });
-        }
-        sum
+impl Walk<'_> {
+    fn selection(&mut self, parent: &str, selection: &SelectionSet) -> u64 {
+        let fields = selection.items.iter().filter_map(|item| match &item.node {
+            Selection::Field(field) => Some(&field.node),
+            _ => None,
+        });
+        fields.fold(0, |sum: u64, field| sum.saturating_add(self.field(parent, field)))
     }
 
-    fn fragment(&mut self, name: &'a Name) -> u64 {
-        if let Some(known) = self.known.get(name.as_str()) {
-            return *known;
-        }
-        let Some(fragment) = self.fragments.get(name) else { return 0 };
-        let parent = fragment.node.type_condition.node.on.node.as_str();
-        let sum = self.selection(parent, &fragment.node.selection_set.node);
-        self.known.insert(name.as_str(), sum);
-        sum
-    }
-
-    fn field(&mut self, parent: &str, field: &'a Field) -> u64 {
+    fn field(&mut self, parent: &str, field: &Field) -> u64 {
         let info = self.index.field(parent, &field.name.node);
         let selection = &field.selection_set.node;
         if selection.items.is_empty() {
@@ -94,7 +69,7 @@ impl<'a> Walk<'a> {
         inside.saturating_mul(self.length(parent, info, field)).saturating_add(1)
     }
 
-    fn length(&mut self, parent: &str, info: &FieldInfo, field: &'a Field) -> u64 {
+    fn length(&mut self, parent: &str, info: &FieldInfo, field: &Field) -> u64 {
         if info.is_page {
             let asked = self.argument(field, "first").or_else(|| self.argument(field, "last"));
             return match asked {

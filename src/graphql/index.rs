@@ -11,7 +11,9 @@ use async_graphql::{Name, Positioned};
 /// What is known of a field of an object.
 #[derive(Debug, Clone)]
 pub struct FieldInfo {
-    /// The type that it gives, without list and non-null marks.
+    /// The type that it gives.
+    pub ty: Type,
+    /// The same without list and non-null marks.
     pub output: Name,
     /// Whether it gives a list.
     pub is_list: bool,
@@ -112,7 +114,8 @@ fn field_info(field: FieldDefinition) -> (Name, FieldInfo) {
     let is_page = field.arguments.iter().any(|argument| argument.node.name.node == "first");
     let is_list = matches!(field.ty.node.base, BaseType::List(_));
     let output = base_name(&field.ty.node).clone();
-    (field.name.node, FieldInfo { output, is_list, is_page, list_argument })
+    let ty = field.ty.node;
+    (field.name.node, FieldInfo { ty, output, is_list, is_page, list_argument })
 }
 
 fn base_name(ty: &Type) -> &Name {

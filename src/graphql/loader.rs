@@ -45,16 +45,23 @@ struct State<F: Fetch> {
 
 /// Loads rows for one request: each key is read once, however often it is asked for.
 pub struct Loader<F: Fetch> {
-    fetch: Arc<F>,
-    state: Arc<Mutex<State<F>>>,
+    shared: Arc<Shared<F>>,
     rounds: Arc<Rounds>,
+}
+
+struct Shared<F: Fetch> {
+    fetch: F,
+    state: Mutex<State<F>>,
 }
 
 impl<F: Fetch> Loader<F> {
     /// A loader for the request that `rounds` drives.
-    pub fn new(fetch: Arc<F>, rounds: Arc<Rounds>) -> Self {
+    pub fn new(fetch: F, rounds: &Arc<Rounds>) -> Self {
         let state = State { entries: HashMap::new(), round: Vec::new() };
-        Self { fetch, state: Arc::new(Mutex::new(state)), rounds }
+        Self {
+            shared: Arc::new(Shared { fetch, state: Mutex::new(state) }),
+            rounds: rounds.clone(),
+        }
     }
 
     /// The row with this key.
@@ -84,7 +91,7 @@ impl<F: Fetch> Loader<F> {
     }
 
     fn ask(&self, key: F::Key) -> Asked<F::Row> {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.shared.state);
         match state.entries.get_mut(&key) {
             Some(Entry::Loaded(answer)) => Asked::Known(answer.clone()),
             Some(Entry::Loading(waiting)) => {
@@ -97,7 +104,7 @@ impl<F: Fetch> Loader<F> {
                 state.entries.insert(key.clone(), Entry::Loading(vec![tell]));
                 state.round.push(key);
                 if state.round.len() == 1 {
-                    self.rounds.add(Box::pin(read_round(self.fetch.clone(), self.state.clone())));
+                    self.rounds.add(Box::pin(read_round(self.shared.clone())));
                 }
                 Asked::Waiting(told)
             }
@@ -110,10 +117,10 @@ enum Asked<T> {
     Waiting(oneshot::Receiver<Answer<T>>),
 }
 
-async fn read_round<F: Fetch>(fetch: Arc<F>, state: Arc<Mutex<State<F>>>) {
-    let keys = std::mem::take(&mut lock(&state).round);
-    let answers = fetch.fetch(&keys).await;
-    let mut state = lock(&state);
+async fn read_round<F: Fetch>(shared: Arc<Shared<F>>) {
+    let keys = std::mem::take(&mut lock(&shared.state).round);
+    let answers = shared.fetch.fetch(&keys).await;
+    let mut state = lock(&shared.state);
     let answers: Vec<Answer<F::Row>> = match answers {
         Ok(rows) => rows.into_iter().map(Ok).collect(),
         Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
@@ -170,8 +177,8 @@ mod tests {
     use super::*;
 
     /// Notes the rounds it is asked for; has rows for even numbers.
-    #[derive(Default)]
-    struct Even(Mutex<Vec<Vec<u32>>>);
+    #[derive(Default, Clone)]
+    struct Even(Arc<Mutex<Vec<Vec<u32>>>>);
 
     #[async_trait]
     impl Fetch for Even {
@@ -185,9 +192,9 @@ mod tests {
         }
     }
 
-    fn loader() -> (Arc<Even>, Arc<Rounds>, Loader<Even>) {
-        let (fetch, rounds) = (Arc::new(Even::default()), Arc::new(Rounds::default()));
-        (fetch.clone(), rounds.clone(), Loader::new(fetch, rounds))
+    fn loader() -> (Even, Arc<Rounds>, Loader<Even>) {
+        let (fetch, rounds) = (Even::default(), Arc::new(Rounds::default()));
+        (fetch.clone(), rounds.clone(), Loader::new(fetch, &rounds))
     }
 
     #[tokio::test]

@@ -1,10 +1,11 @@
 //! The schema, put together from the domains, and what one request carries through it.
 
+pub mod complete;
 mod context;
 pub mod cost;
+pub mod flatten;
 pub mod index;
 mod loader;
-pub mod order;
 mod scalars;
 pub mod variables;
 
@@ -74,13 +75,11 @@ impl ShopGraph {
     }
 
     /// Checks a document against all rules of the specification that do not depend on variables.
-    pub async fn check(
-        &self,
-        document: &ExecutableDocument,
-        operation: Option<&str>,
-    ) -> Result<(), Vec<ServerError>> {
+    pub async fn check(&self, document: &ExecutableDocument) -> Result<(), Vec<ServerError>> {
         let mut request = Request::new("");
-        request.operation_name = operation.map(str::to_owned);
+        // All operations are checked; one has to be named because one is about to be executed.
+        let first = document.operations.iter().next().and_then(|(name, _)| name);
+        request.operation_name = first.map(ToString::to_string);
         request.set_parsed_query(document.clone());
         let response = self.checker.execute(request).await;
         if response.errors.is_empty() { Ok(()) } else { Err(response.errors) }

@@ -6,19 +6,24 @@ use async_graphql::{Positioned, Value, Variables};
 
 use super::index::{InputInfo, SchemaIndex};
 
-/// Says what is wrong with the variables, if anything is.
-pub fn check(
+/// Says what is wrong with the variables, if anything is; fills in defaults.
+pub fn coerce(
     index: &SchemaIndex,
     definitions: &[Positioned<VariableDefinition>],
-    variables: &Variables,
+    variables: &mut Variables,
 ) -> Result<(), String> {
     for definition in definitions {
         let VariableDefinition { name, var_type, default_value, .. } = &definition.node;
         let path = Path::Root(&name.node);
         match variables.get(&name.node) {
             Some(value) => check_value(index, &var_type.node, value, &path)?,
-            None if var_type.node.nullable || default_value.is_some() => {}
-            None => return Err(path.fault("is required")),
+            None => match default_value {
+                Some(value) => {
+                    variables.insert(name.node.clone(), value.node.clone());
+                }
+                None if var_type.node.nullable => {}
+                None => return Err(path.fault("is required")),
+            },
         }
     }
     Ok(())
@@ -90,9 +95,8 @@ fn check_value(
                 let Value::Object(values) = value else {
                     return Err(path.fault(&format!("must be an object of type {name}")));
                 };
-                if let Some(unknown) = values.keys().find(|key| !fields.contains_key(*key)) {
-                    let known = Path::Field(path, unknown);
-                    return Err(known.fault(&format!("is not a field of {name}")));
+                if values.keys().any(|key| !fields.contains_key(key)) {
+                    return Err(path.fault(&format!("has a field that {name} does not know")));
                 }
                 for (field, info) in fields {
                     let path = Path::Field(path, field);
@@ -136,9 +140,9 @@ mod tests {
     fn fault(query: &str, variables: serde_json::Value) -> Option<String> {
         let document = parse_query(query).unwrap();
         let (_, operation) = document.operations.iter().next().unwrap();
-        let variables = Variables::from_json(variables);
+        let mut variables = Variables::from_json(variables);
         let graph = ShopGraph::new(true);
-        check(graph.index(), &operation.node.variable_definitions, &variables).err()
+        coerce(graph.index(), &operation.node.variable_definitions, &mut variables).err()
     }
 
     #[test]
@@ -168,7 +172,7 @@ mod tests {
             (serde_json::json!({ "id": 1, "p": [{}, 1] }), "Variable \"$p.0."),
             (
                 serde_json::json!({ "id": 1, "p": { "x": 1 } }),
-                "Variable \"$p.x\" is not a field of ProductInput.",
+                "Variable \"$p\" has a field that ProductInput does not know.",
             ),
         ] {
             let found = fault(query, variables).unwrap();

@@ -7,23 +7,25 @@ use async_graphql::parser::types::{
     DocumentOperations, ExecutableDocument, OperationDefinition, OperationType, Selection,
     SelectionSet,
 };
-use async_graphql::{Positioned, ServerError, Value, Variables};
+use async_graphql::{Name, Positioned, ServerError, Variables};
 use aws_lc_rs::digest::{SHA256, digest};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use super::lexer::check_text;
 use super::shape::check_shape;
-use crate::config::Limits;
+use crate::config::{Config, Limits};
 use crate::error::Error;
 use crate::graphql::cost::{Cost, cost};
-use crate::graphql::{ShopGraph, order, variables};
+use crate::graphql::flatten::{flatten, has_conditions};
+use crate::graphql::{ShopGraph, variables};
 use crate::telemetry::{CacheResult, Metrics};
 
 /// Most faults of a document that are reported: enough to mend it, few enough to send.
 const MAX_FAULTS: usize = 10;
-/// How many bytes a parsed document takes for a byte of text, about.
-const PARSED_WEIGHT: u64 = 16;
+/// How many bytes a token takes in a parsed document and in its flat form, at the most: a field of
+/// two letters is a structure with a name, a place and four empty lists in each of them.
+const TOKEN_BYTES: u64 = 768;
 /// Documents the cache is laid out for at first.
 const EXPECTED_DOCUMENTS: usize = 256;
 /// The root of an operation whose root fields are all in fragments.
@@ -58,7 +60,7 @@ impl From<Error> for Refusal {
 pub(super) struct Document {
     parsed: ExecutableDocument,
     operations: Vec<Operation>,
-    text_bytes: usize,
+    tokens: usize,
 }
 
 /// What is known of an operation before it is executed.
@@ -69,29 +71,34 @@ pub(super) struct Operation {
     pub(super) kind: OperationType,
     /// Its first root field, a name of the schema.
     pub(super) root: Arc<str>,
-    /// What it costs, unless that depends on variables.
-    cost: Cost,
+    /// It as it is executed, and its cost; `None` if variables decide which fields it has.
+    flat: Option<(Arc<ExecutableDocument>, Cost)>,
 }
 
 impl Document {
     /// Parses and checks a text.
-    async fn new(text: &str, graph: &ShopGraph, limits: &Limits) -> Result<Self, Refusal> {
-        check_text(text, limits.tokens)?;
+    async fn new(text: &str, graph: &ShopGraph, config: &Config) -> Result<Self, Refusal> {
+        let tokens = check_text(text, config.limits.tokens)?;
         let parsed = parse_query(text).map_err(|error| syntax_error(&error))?;
-        check_shape(&parsed, limits)?;
-        let mut operations = Vec::new();
-        for (name, operation) in parsed.operations.iter() {
-            let name = name.map(|name| Arc::from(name.as_str()));
-            graph.check(&parsed, name.as_deref()).await.map_err(schema_faults)?;
-            let OperationDefinition { ty, selection_set, .. } = &operation.node;
-            operations.push(Operation {
-                name,
-                kind: *ty,
-                root: root_of(&selection_set.node),
-                cost: operation_cost(graph, &parsed, operation, &Variables::default()),
+        check_shape(&parsed, &config.limits, config.introspection)?;
+        graph.check(&parsed).await.map_err(schema_faults)?;
+        let is_fixed = !has_conditions(&parsed);
+        let none = Variables::default();
+        let known = |(name, operation): (Option<&Name>, &Positioned<OperationDefinition>)| {
+            let flat = is_fixed.then(|| {
+                let flat = flatten(&parsed, operation, &none);
+                let cost = cost(graph.index(), &flat, &none);
+                (Arc::new(flat), cost)
             });
-        }
-        Ok(Self { parsed, operations, text_bytes: text.len() })
+            Operation {
+                name: name.map(|name| Arc::from(name.as_str())),
+                kind: operation.node.ty,
+                root: root_of(&operation.node.selection_set.node),
+                flat,
+            }
+        };
+        let operations = parsed.operations.iter().map(known).collect();
+        Ok(Self { parsed, operations, tokens })
     }
 
     /// The operation that a request means.
@@ -110,59 +117,39 @@ impl Document {
         }
     }
 
-    /// Checks what depends on variables: their types, and the cost where they take part in it.
-    pub(super) fn check_variables(
+    /// The operation as it is executed with these variables. Checks what depends on them: their
+    /// types, and the cost where they take part in it; fills in their defaults.
+    pub(super) fn prepare(
         &self,
         operation: &Operation,
         graph: &ShopGraph,
-        variables: &Variables,
+        variables: &mut Variables,
         limits: &Limits,
-    ) -> Result<(), Error> {
-        let definition = self.definition(operation).ok_or(Error::Internal)?;
-        variables::check(graph.index(), &definition.node.variable_definitions, variables)
+    ) -> Result<Arc<ExecutableDocument>, Error> {
+        let definition = match &self.parsed.operations {
+            DocumentOperations::Single(definition) => Some(definition),
+            DocumentOperations::Multiple(definitions) => {
+                operation.name.as_deref().and_then(|name| definitions.get(name))
+            }
+        };
+        let definition = definition.ok_or(Error::Internal)?;
+        variables::coerce(graph.index(), &definition.node.variable_definitions, variables)
             .map_err(Error::BadUserInput)?;
-        let total = if operation.cost.varies {
-            operation_cost(graph, &self.parsed, definition, variables).total
-        } else {
-            operation.cost.total
+        let (flat, total) = match &operation.flat {
+            Some((flat, known)) if !known.varies => (flat.clone(), known.total),
+            Some((flat, _)) => (flat.clone(), cost(graph.index(), flat, variables).total),
+            None => {
+                let flat = flatten(&self.parsed, definition, variables);
+                let total = cost(graph.index(), &flat, variables).total;
+                (Arc::new(flat), total)
+            }
         };
         if total > limits.cost {
             let message = format!("The operation costs {total}, more than {}.", limits.cost);
             return Err(Error::QueryTooComplex(message));
         }
-        Ok(())
+        Ok(flat)
     }
-
-    fn definition(&self, operation: &Operation) -> Option<&Positioned<OperationDefinition>> {
-        match &self.parsed.operations {
-            DocumentOperations::Single(definition) => Some(definition),
-            DocumentOperations::Multiple(definitions) => {
-                operation.name.as_deref().and_then(|name| definitions.get(name))
-            }
-        }
-    }
-
-    /// Puts the fields of an answer in the order of the operation.
-    pub(super) fn restore_order(&self, operation: &Operation, data: &mut Value) {
-        if let Some(definition) = self.definition(operation) {
-            order::restore(data, &definition.node.selection_set.node, &self.parsed.fragments);
-        }
-    }
-
-    /// A copy for the executor, which takes it apart.
-    pub(super) fn to_parsed(&self) -> ExecutableDocument {
-        self.parsed.clone()
-    }
-}
-
-fn operation_cost(
-    graph: &ShopGraph,
-    document: &ExecutableDocument,
-    operation: &Positioned<OperationDefinition>,
-    variables: &Variables,
-) -> Cost {
-    let OperationDefinition { ty, selection_set, .. } = &operation.node;
-    cost(graph.index(), &document.fragments, *ty, &selection_set.node, variables)
 }
 
 fn root_of(selection: &SelectionSet) -> Arc<str> {
@@ -196,28 +183,24 @@ fn schema_faults(mut faults: Vec<ServerError>) -> Refusal {
 }
 
 #[derive(Clone)]
-struct ByText;
+struct ByTokens;
 
-impl Weighter<DocumentHash, Arc<Document>> for ByText {
+impl Weighter<DocumentHash, Arc<Document>> for ByTokens {
     fn weight(&self, _: &DocumentHash, document: &Arc<Document>) -> u64 {
-        u64::try_from(document.text_bytes).unwrap_or(u64::MAX).saturating_mul(PARSED_WEIGHT) + 1
+        u64::try_from(document.tokens).unwrap_or(u64::MAX).saturating_mul(TOKEN_BYTES) + 1
     }
 }
 
 /// The documents seen lately.
 pub(crate) struct Documents {
-    cache: Cache<DocumentHash, Arc<Document>, ByText>,
+    cache: Cache<DocumentHash, Arc<Document>, ByTokens>,
 }
 
 impl Documents {
     /// A cache as large as the limits say.
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            cache: Cache::with_weighter(
-                EXPECTED_DOCUMENTS,
-                limits.document_cache_bytes.saturating_mul(PARSED_WEIGHT),
-                ByText,
-            ),
+            cache: Cache::with_weighter(EXPECTED_DOCUMENTS, limits.document_cache_bytes, ByTokens),
         }
     }
 
@@ -234,9 +217,9 @@ impl Documents {
         hash: DocumentHash,
         text: &str,
         graph: &ShopGraph,
-        limits: &Limits,
+        config: &Config,
     ) -> Result<Arc<Document>, Refusal> {
-        let document = Arc::new(Document::new(text, graph, limits).await?);
+        let document = Arc::new(Document::new(text, graph, config).await?);
         self.cache.insert(hash, document.clone());
         Ok(document)
     }

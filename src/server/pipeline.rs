@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use async_graphql::parser::types::OperationType;
-use async_graphql::{Request as GraphQlRequest, Response as GraphQlResponse, ServerError};
+use async_graphql::parser::types::{ExecutableDocument, OperationType};
+use async_graphql::{
+    Request as GraphQlRequest, Response as GraphQlResponse, ServerError, Variables,
+};
 use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::header::{ACCEPT, ALLOW, CONTENT_LENGTH};
@@ -22,6 +24,7 @@ use super::wire::{self, GraphRequest, Media, PersistedQuery, RequestExtensions};
 use super::{graphiql, wire::is_json};
 use crate::app::{App, Shop};
 use crate::error::Error;
+use crate::graphql::complete::complete;
 use crate::graphql::{RequestContext, Rounds, Viewer};
 use crate::telemetry::{OperationLine, OperationStats, Outcome};
 
@@ -37,8 +40,8 @@ const MAX_REQUEST_ID: usize = 64;
 /// `POST /graphql`
 pub(super) async fn post(State(app): State<Arc<App>>, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
-    let Some(media) = Media::accepted(&parts.headers) else { return not_acceptable() };
     let id = request_id(&parts.headers);
+    let Some(media) = Media::accepted(&parts.headers) else { return not_acceptable(&id) };
     let work = async {
         if !is_json(&parts.headers) {
             let error = Error::BadUserInput("Send application/json.".to_owned());
@@ -62,23 +65,19 @@ pub(super) async fn get(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let Some(query) = query.filter(|query| !query.is_empty()) else {
-        if accepts_html(&headers) {
-            return graphiql::page();
-        }
-        let error = Error::BadUserInput("Send a query, by POST.".to_owned());
-        return wire::with_status(StatusCode::BAD_REQUEST, Media::Json, &error);
-    };
-    let Some(media) = Media::accepted(&headers) else {
+    let is_program = PREFLIGHT_HEADERS.iter().any(|name| headers.contains_key(*name));
+    if !is_program && accepts_html(&headers) {
         // A browser that follows a link with a query gets the page, which executes nothing.
-        return if accepts_html(&headers) { graphiql::page() } else { not_acceptable() };
-    };
+        return graphiql::page();
+    }
     let id = request_id(&headers);
+    let Some(media) = Media::accepted(&headers) else { return not_acceptable(&id) };
     let work = async {
-        if !PREFLIGHT_HEADERS.iter().any(|name| headers.contains_key(*name)) {
-            if accepts_html(&headers) {
-                return graphiql::page();
-            }
+        let Some(query) = query.filter(|query| !query.is_empty()) else {
+            let error = Error::BadUserInput("Send a query, by POST.".to_owned());
+            return wire::with_status(StatusCode::BAD_REQUEST, media, &error);
+        };
+        if !is_program {
             let error = Error::BadUserInput(
                 "A query by GET needs the header Apollo-Require-Preflight.".to_owned(),
             );
@@ -113,13 +112,14 @@ async fn answer(
         }
         Err(refusal) => return wire::refused(media, &refusal),
     };
-    let variables = request.variables.unwrap_or_default();
+    let mut variables = request.variables.unwrap_or_default();
     let checked = document.operation(request.operation_name.as_deref()).and_then(|operation| {
-        document.check_variables(operation, &app.graph, &variables, &app.config.limits)?;
-        Ok(operation)
+        let limits = &app.config.limits;
+        let flat = document.prepare(operation, &app.graph, &mut variables, limits)?;
+        Ok((operation, flat))
     });
-    let operation = match checked {
-        Ok(operation) => operation,
+    let (operation, flat) = match checked {
+        Ok(checked) => checked,
         Err(error) => return wire::refused(media, &Refusal::One(error)),
     };
     match operation.kind {
@@ -136,11 +136,7 @@ async fn answer(
             return wire::refused(media, &Refusal::One(Error::BadUserInput(message)));
         }
     }
-    let mut prepared = GraphQlRequest::new("").variables(variables);
-    prepared.operation_name = operation.name.as_deref().map(str::to_owned);
-    prepared.set_parsed_query(document.to_parsed());
-    let mut response = execute(app, shop, viewer, id, operation, prepared).await;
-    document.restore_order(operation, &mut response.data);
+    let response = execute(app, shop, viewer, id, operation, &flat, variables).await;
     wire::executed(media, &response)
 }
 
@@ -163,7 +159,7 @@ async fn find_document(app: &App, request: &GraphRequest) -> Result<Arc<Document
     }
     match app.documents.known(&own, &app.metrics) {
         Some(document) => Ok(document),
-        None => app.documents.learn(own, text, &app.graph, &app.config.limits).await,
+        None => app.documents.learn(own, text, &app.graph, &app.config).await,
     }
 }
 
@@ -192,19 +188,34 @@ async fn execute(
     viewer: Viewer,
     id: &str,
     operation: &Operation,
-    request: GraphQlRequest,
+    flat: &ExecutableDocument,
+    variables: Variables,
 ) -> GraphQlResponse {
     let started = Instant::now();
     let rounds = Arc::new(Rounds::default());
-    let request = request.data(RequestContext::new(shop.clone(), viewer, &rounds));
+    let mut request = GraphQlRequest::new("").variables(variables).data(RequestContext::new(
+        shop.clone(),
+        viewer,
+        &rounds,
+    ));
+    // The executor takes the document apart, so it gets a copy.
+    request.set_parsed_query(flat.clone());
     // The executor's state is large; boxed, it is not copied each time a future is put into another.
     let execution = Box::pin(app.graph.execute(request));
     let run = AssertUnwindSafe(rounds.drive(execution)).catch_unwind();
     let (result, reads, cache_hits) = OperationStats::collect(run).await;
-    let mut response = result.unwrap_or_else(|_| {
-        tracing::error!(request_id = id, "a resolver panicked");
-        GraphQlResponse::from_errors(vec![ServerError::from(&Error::Internal)])
-    });
+    let mut response = match result {
+        Ok(mut response) => {
+            complete(&mut response.data, flat, app.graph.index());
+            response
+        }
+        Err(_) => {
+            tracing::error!(request_id = id, "a resolver panicked");
+            GraphQlResponse::from_errors(vec![ServerError::from(&Error::Internal)])
+        }
+    };
+    // They come as they happened; a client reads them in the order of its query.
+    response.errors.sort_by_key(|error| error.locations.first().map(|at| (at.line, at.column)));
     let mut code = None;
     let mut is_failure = false;
     for error in &mut response.errors {
@@ -264,13 +275,17 @@ async fn within_deadline(
     id: &str,
     work: impl Future<Output = Response>,
 ) -> Response {
-    let mut response = match tokio::time::timeout(app.config.limits.deadline, work).await {
+    let response = match tokio::time::timeout(app.config.limits.deadline, work).await {
         Ok(response) => response,
         Err(_) => {
             tracing::warn!(request_id = id, "deadline passed");
             wire::failed(media, &Error::Timeout)
         }
     };
+    named(response, id)
+}
+
+fn named(mut response: Response, id: &str) -> Response {
     if let Ok(id) = HeaderValue::from_str(id) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
@@ -327,10 +342,10 @@ fn accepts_html(headers: &HeaderMap) -> bool {
     headers.get_all(ACCEPT).iter().any(|v| v.to_str().is_ok_and(|v| v.contains("text/html")))
 }
 
-fn not_acceptable() -> Response {
+fn not_acceptable(id: &str) -> Response {
     let message = "The answer is application/graphql-response+json or application/json.";
     let error = Error::BadUserInput(message.to_owned());
-    wire::with_status(StatusCode::NOT_ACCEPTABLE, Media::Json, &error)
+    named(wire::with_status(StatusCode::NOT_ACCEPTABLE, Media::Json, &error), id)
 }
 
 /// The client's own id where it is a plain one, else one that is unique to this process's life.

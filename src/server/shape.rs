@@ -30,6 +30,8 @@ struct Measure {
     width: usize,
     depth: usize,
     introspection_lists: usize,
+    /// Whether it asks for the schema.
+    introspects: bool,
 }
 
 impl Measure {
@@ -39,27 +41,40 @@ impl Measure {
         self.width = self.width.saturating_add(other.width);
         self.depth = self.depth.max(other.depth);
         self.introspection_lists = self.introspection_lists.max(other.introspection_lists);
+        self.introspects |= other.introspects;
     }
 }
 
-/// Checks the shape of every operation of a document.
-pub(super) fn check_shape(document: &ExecutableDocument, limits: &Limits) -> Result<(), Error> {
+/// Checks the shape of all operations of a document together: each of them costs to check, though
+/// only one is executed.
+pub(super) fn check_shape(
+    document: &ExecutableDocument,
+    limits: &Limits,
+    introspection: bool,
+) -> Result<(), Error> {
     check_directives(document, limits)?;
     let mut walk = Walk { document, fragments: HashMap::new() };
+    let mut sum = Measure::default();
+    let mut operations = 0;
     for (_, operation) in document.operations.iter() {
-        let measure = walk.selection(&operation.node.selection_set.node)?;
-        for (found, limit, what) in [
-            (measure.nodes, limits.expanded_fields, "fields after its fragments are expanded"),
-            (measure.aliases, limits.aliases, "aliases"),
-            (measure.width, limits.root_fields, "root fields"),
-            (measure.depth, limits.depth, "levels of fields"),
-            (measure.introspection_lists, MAX_INTROSPECTION_LISTS, "levels of introspection"),
-        ] {
-            if found > limit {
-                let message = format!("The operation has more than {limit} {what}.");
-                return Err(Error::QueryTooComplex(message));
-            }
+        sum.add(walk.selection(&operation.node.selection_set.node)?);
+        operations += 1;
+    }
+    for (found, limit, what) in [
+        (operations, limits.operations, "operations"),
+        (sum.nodes, limits.expanded_fields, "fields after its fragments are expanded"),
+        (sum.aliases, limits.aliases, "aliases"),
+        (sum.width, limits.root_fields, "root fields"),
+        (sum.depth, limits.depth, "levels of fields"),
+        (sum.introspection_lists, MAX_INTROSPECTION_LISTS, "levels of introspection"),
+    ] {
+        if found > limit {
+            let message = format!("The document has more than {limit} {what}.");
+            return Err(Error::QueryTooComplex(message));
         }
+    }
+    if sum.introspects && !introspection {
+        return Err(Error::BadUserInput("Introspection is switched off.".to_owned()));
     }
     Ok(())
 }
@@ -79,13 +94,15 @@ impl<'a> Walk<'a> {
             sum.add(match &item.node {
                 Selection::Field(field) => {
                     let inside = self.selection(&field.node.selection_set.node)?;
-                    let lists = INTROSPECTION_LISTS.contains(&field.node.name.node.as_str());
+                    let name = field.node.name.node.as_str();
+                    let lists = INTROSPECTION_LISTS.contains(&name);
                     Measure {
                         nodes: inside.nodes.saturating_add(1),
                         aliases: inside.aliases + usize::from(field.node.alias.is_some()),
                         width: 1,
                         depth: inside.depth + 1,
                         introspection_lists: inside.introspection_lists + usize::from(lists),
+                        introspects: inside.introspects || matches!(name, "__schema" | "__type"),
                     }
                 }
                 Selection::InlineFragment(inline) => {
@@ -162,7 +179,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str) -> Result<(), Error> {
-        check_shape(&parse_query(text).unwrap(), &Limits::default())
+        check_shape(&parse_query(text).unwrap(), &Limits::default(), true)
     }
 
     fn bomb(levels: usize) -> String {

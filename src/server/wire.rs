@@ -76,7 +76,9 @@ impl Media {
             for range in value.split(',') {
                 let mut parts = range.split(';').map(str::trim);
                 let kind = parts.next().unwrap_or_default();
-                let refused = parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00"));
+                let refused = parts.any(|part| {
+                    part.strip_prefix("q=").and_then(|q| q.parse().ok()) == Some(0.0_f32)
+                });
                 match kind.to_ascii_lowercase().as_str() {
                     _ if refused => {}
                     "application/graphql-response+json" => return Some(Self::GraphResponse),

@@ -5,6 +5,9 @@
 //! - `faults`: processes that are killed;
 //! - `layout`: the rules of the source tree.
 
+// A test may panic, and its parts are nobody else's interface.
+#![allow(clippy::unwrap_used, clippy::expect_used, unreachable_pub)]
+
 mod api;
 mod contract;
 mod faults;

@@ -169,7 +169,7 @@ async fn random_changes_leave_what_a_simple_model_says(store: &TestStore) {
     let mut model: HashMap<String, (String, i64)> = HashMap::new();
     for _ in 0..60 {
         let some = |random: &mut Random| -> Vec<u64> {
-            let mut numbers: Vec<_> = (0..1 + random.below(8)).map(|_| random.below(30)).collect();
+            let mut numbers: Vec<_> = (0..=random.below(8)).map(|_| random.below(30)).collect();
             numbers.sort_unstable();
             numbers.dedup();
             numbers

@@ -10,7 +10,6 @@ use vitrina::app::{App, Shop};
 use vitrina::clock::{Clock, SystemClock};
 use vitrina::config::{AuthConfig, Config, Limits, Secret};
 use vitrina::server::{self, Role, sign_token};
-use vitrina::telemetry::Metrics;
 
 use super::http::HttpClient;
 use super::stores::TestStore;
@@ -22,8 +21,8 @@ pub const SECRET: &str = "a secret for tests, not for a shop";
 pub struct TestServer {
     pub http: HttpClient,
     pub address: SocketAddr,
-    pub app: Arc<App>,
-    pub store: TestStore,
+    /// Kept because the store's folder goes with it.
+    _store: TestStore,
     task: JoinHandle<()>,
 }
 
@@ -43,13 +42,13 @@ impl TestServer {
             introspection: true,
         };
         change(&mut config);
-        let app = Arc::new(App::new(config, Arc::new(Metrics::default())));
+        let app = Arc::new(App::new(config, store.metrics.clone()));
         app.open(Shop::new(store.store.clone(), Arc::new(SystemClock)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = server::router(app.clone());
+        let router = server::router(app);
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { http: HttpClient::new(&format!("http://{address}")), address, app, store, task }
+        Self { http: HttpClient::new(&format!("http://{address}")), address, _store: store, task }
     }
 }
 

@@ -13,6 +13,8 @@ use vitrina::telemetry::Metrics;
 pub struct TestStore {
     pub store: Arc<dyn Store>,
     pub config: StoreConfig,
+    /// What the store counts into; a server of this store shows it.
+    pub metrics: Arc<Metrics>,
     /// Removed when the test ends.
     _dir: Option<TempDir>,
 }
@@ -25,16 +27,17 @@ impl TestStore {
     pub async fn embedded_with(clock: Arc<dyn Clock>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = StoreConfig::Embedded { dir: dir.path().join("data") };
-        let store = storage::open(&config, clock, Arc::new(Metrics::default())).await.unwrap();
-        Self { store, config, _dir: Some(dir) }
+        let metrics = Arc::new(Metrics::default());
+        let store = storage::open(&config, clock, metrics.clone()).await.unwrap();
+        Self { store, config, metrics, _dir: Some(dir) }
     }
 
     /// `None` where no cluster is named and that is allowed; see [`cassandra_config`].
     pub async fn cassandra() -> Option<Self> {
         let config = StoreConfig::Cassandra(cassandra_config()?);
-        let clock = Arc::new(SystemClock);
-        let store = storage::open(&config, clock, Arc::new(Metrics::default())).await.unwrap();
-        Some(Self { store, config, _dir: None })
+        let metrics = Arc::new(Metrics::default());
+        let store = storage::open(&config, Arc::new(SystemClock), metrics.clone()).await.unwrap();
+        Some(Self { store, config, metrics, _dir: None })
     }
 }
 

@@ -1,0 +1,145 @@
+//! A store that fails or does not answer: what clients are told, and what they are not.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use vitrina::catalog::CatalogStore;
+use vitrina::catalog::model::{CategoryInfo, Product, ProductDraft, ProductId};
+use vitrina::clock::Timestamp;
+use vitrina::storage::{Store, StoreError};
+
+use super::{DELETE, UPSERT, product, staff};
+use crate::support::server::TestServer;
+use crate::support::stores::TestStore;
+
+/// What a driver says, which no client may see.
+const CAUSE: &str = "SELECT secret FROM internal at 10.0.0.1";
+
+#[derive(Clone, Copy)]
+enum Broken {
+    /// Never answers.
+    Silent,
+    Timeout,
+    Unavailable,
+    Fault,
+    Panic,
+}
+
+impl Broken {
+    async fn answer<T>(self) -> Result<T, StoreError> {
+        let (call, cause) = ("products", CAUSE.to_owned());
+        match self {
+            Self::Silent => std::future::pending().await,
+            Self::Timeout => Err(StoreError::Timeout { call, cause }),
+            Self::Unavailable => Err(StoreError::Unavailable { call, cause }),
+            Self::Fault => Err(StoreError::Fault { call, cause }),
+            Self::Panic => panic!("{CAUSE}"),
+        }
+    }
+}
+
+#[async_trait]
+impl CatalogStore for Broken {
+    async fn products(&self, _: &[ProductId]) -> Result<Vec<Option<Product>>, StoreError> {
+        self.answer().await
+    }
+
+    async fn upsert_products(
+        &self,
+        _: Vec<ProductDraft>,
+        _: Timestamp,
+    ) -> Result<Vec<Product>, StoreError> {
+        self.answer().await
+    }
+
+    async fn delete_products(
+        &self,
+        _: &[ProductId],
+        _: Timestamp,
+    ) -> Result<Vec<ProductId>, StoreError> {
+        self.answer().await
+    }
+
+    async fn categories(&self) -> Result<Vec<CategoryInfo>, StoreError> {
+        self.answer().await
+    }
+
+    async fn category(&self, _: &str) -> Result<Option<CategoryInfo>, StoreError> {
+        self.answer().await
+    }
+}
+
+#[async_trait]
+impl Store for Broken {
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.answer().await
+    }
+
+    fn kind(&self) -> &'static str {
+        "broken"
+    }
+}
+
+async fn serve(broken: Broken, deadline: Duration) -> TestServer {
+    let mut store = TestStore::embedded().await;
+    store.store = Arc::new(broken);
+    TestServer::start_on(store, |config| config.limits.deadline = deadline).await
+}
+
+fn requests() -> [(&'static str, Value); 5] {
+    [
+        ("{ product(id: 1) { id } }", json!({})),
+        ("{ categories { name } }", json!({})),
+        ("{ category(name: \"Книги\") { name } }", json!({})),
+        (UPSERT, json!({ "products": [product("1", "Книги", "1")] })),
+        (DELETE, json!({ "ids": ["1"] })),
+    ]
+}
+
+#[tokio::test]
+async fn a_failure_has_a_code_and_tells_nothing_of_the_store() {
+    for (broken, code) in [
+        (Broken::Timeout, "TIMEOUT"),
+        (Broken::Unavailable, "UNAVAILABLE"),
+        (Broken::Fault, "INTERNAL"),
+        (Broken::Panic, "INTERNAL"),
+    ] {
+        let server = serve(broken, Duration::from_secs(5)).await;
+        for (query, variables) in requests() {
+            let answer = server.http.query_as(&staff(), query, variables).await;
+            assert_eq!(answer.code(), code, "{query}");
+            let text = answer.text();
+            assert!(!text.contains("SELECT") && !text.contains("10.0.0.1"), "{text}");
+        }
+        let answer = server.http.query("{ __typename }", json!({})).await;
+        assert_eq!(answer.status, 200, "what needs no store is still answered");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_given_up_at_the_deadline() {
+    let deadline = Duration::from_millis(200);
+    let server = serve(Broken::Silent, deadline).await;
+    for (query, variables) in requests() {
+        let started = Instant::now();
+        let answer = server.http.query_as(&staff(), query, variables).await;
+        assert_eq!((answer.status.as_u16(), answer.code().as_str()), (504, "TIMEOUT"));
+        assert_ne!(answer.header("x-request-id"), "");
+        let took = started.elapsed();
+        assert!(took >= deadline && took < Duration::from_secs(2), "{took:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_shop_whose_store_fails_is_not_ready_and_alive() {
+    for broken in [Broken::Silent, Broken::Unavailable] {
+        let server = serve(broken, Duration::from_secs(5)).await;
+        let ready = server.http.get("/health/ready").await;
+        assert_eq!(ready.status, 503);
+        assert_eq!(ready.json()["ready"], false);
+        assert!(!ready.text().contains("SELECT"), "{}", ready.text());
+        assert_eq!(server.http.get("/health/live").await.status, 200);
+    }
+}

@@ -1,0 +1,339 @@
+//! Documents and variables that are meant to hurt. Each is answered soon, with a typed refusal that
+//! repeats nothing of it, and in little memory.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{data, post, product, stock, upsert};
+use crate::support::http::{Answer, HttpClient};
+use crate::support::process::ServerProcess;
+use crate::support::server::TestServer;
+
+const TOO_COMPLEX: &str = "QUERY_TOO_COMPLEX";
+const BAD_INPUT: &str = "BAD_USER_INPUT";
+/// Far longer than an unoptimised build takes on a busy machine; what these inputs are after takes
+/// many times as long.
+const SOON: Duration = Duration::from_secs(2);
+/// In every input, where a name of the schema cannot stand; in no answer.
+const MARKER: &str = "ECHOME";
+
+/// Posts a body, which must be answered soon, and without repeating its marker.
+async fn attack(http: &HttpClient, body: impl Into<axum::body::Body>) -> Answer {
+    let started = Instant::now();
+    let answer = post(http, &[("content-type", "application/json")], body).await;
+    let took = started.elapsed();
+    assert!(took < SOON, "answered after {took:?}");
+    assert!(!answer.text().contains(MARKER), "{}", answer.text());
+    answer
+}
+
+/// Posts a document, which must be refused with this code.
+async fn assert_refused(http: &HttpClient, code: &str, query: &str) {
+    let query = format!("# {MARKER}\n{query}");
+    let answer = attack(http, json!({ "query": query }).to_string()).await;
+    let start: String = query.chars().take(200).collect();
+    assert_eq!(answer.code(), code, "{start}: {}", answer.text());
+    // What was refused while it was executed is null beside its error.
+    let data = answer.json()["data"].clone();
+    let nothing = data.as_object().is_none_or(|fields| fields.values().all(Value::is_null));
+    assert!(nothing, "{start}: {data}");
+    assert!(answer.body.len() < 8_192, "{start}: {} bytes", answer.body.len());
+}
+
+fn repeated(times: usize, text: impl Fn(usize) -> String) -> String {
+    (0..times).map(text).collect()
+}
+
+/// Fragments that each spread the next one twice.
+fn bomb(levels: usize) -> String {
+    let mut text = String::new();
+    for level in 0..levels {
+        let next = level + 1;
+        write!(text, " fragment F{level} on Query {{ ...F{next} ...F{next} }}").unwrap();
+    }
+    write!(text, " fragment F{levels} on Query {{ __typename }}").unwrap();
+    text
+}
+
+/// Documents that are refused, with the code of the refusal.
+fn refused_documents() -> Vec<(&'static str, String)> {
+    let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    let deep = |depth| "product(id: 1) {".repeat(depth) + "id" + &"}".repeat(depth);
+    vec![
+        // Fragments.
+        (TOO_COMPLEX, format!("{{ ...F0 }} {}", bomb(24))),
+        (TOO_COMPLEX, format!("{{ ...F0 }} {}", bomb(200))),
+        (TOO_COMPLEX, format!("{{ a: __typename ... {{ ...F0 }} }} {}", bomb(100))),
+        (BAD_INPUT, "{ ...A } fragment A on Query { ...A }".to_owned()),
+        (
+            BAD_INPUT,
+            "{ ...A } fragment A on Query { ...B } fragment B on Query { ...A }".to_owned(),
+        ),
+        (BAD_INPUT, "{ __typename } fragment A on Query { ...A }".to_owned()),
+        (BAD_INPUT, format!("{{ __typename }} {}", bomb(100))),
+        (BAD_INPUT, format!("{{ ...F0 }} {}", cycle(300))),
+        (BAD_INPUT, "{ ...Nowhere }".to_owned()),
+        // Too much of one thing.
+        (TOO_COMPLEX, format!("{{ {} }}", deep(16))),
+        (TOO_COMPLEX, format!("{{ {} }}", deep(3_000))),
+        (TOO_COMPLEX, format!("{{ {} }}", "... {".repeat(60) + "__typename" + &"}".repeat(60))),
+        (
+            TOO_COMPLEX,
+            format!("{{ product(id: 1) {{ {} }} }}", repeated(10_000, |n| format!("a{n}:id "))),
+        ),
+        (
+            TOO_COMPLEX,
+            format!("{{ product(id: 1) {{ {} }} }}", repeated(251, |n| format!("a{n}:id "))),
+        ),
+        (TOO_COMPLEX, format!("{{ {} }}", "__typename,".repeat(9_000))),
+        (TOO_COMPLEX, format!("{{ {} }}", "__typename,".repeat(251))),
+        (TOO_COMPLEX, format!("{{ __typename {} }}", "@a".repeat(20_000))),
+        (TOO_COMPLEX, format!("{{ __typename {} }}", "@skip(if:false)".repeat(51))),
+        (TOO_COMPLEX, format!("query {} {{ __typename }}", "@a".repeat(51))),
+        (TOO_COMPLEX, format!("{{ {} }}", "x ".repeat(20_000))),
+        (
+            TOO_COMPLEX,
+            format!("query({}) {{ __typename }}", repeated(5_000, |n| format!("$v{n}:ID "))),
+        ),
+        // A list that nests, as a value and as a type.
+        (TOO_COMPLEX, format!("{{ products(ids: {}) {{ id }} }}", nested(45_000))),
+        (TOO_COMPLEX, format!("{{ products(ids: {}) {{ id }} }}", nested(60))),
+        (TOO_COMPLEX, format!("{{ products(ids: {}", "[".repeat(90_000))),
+        (
+            TOO_COMPLEX,
+            format!("query($x: {}ID{}) {{ __typename }}", "[".repeat(60), "]".repeat(60)),
+        ),
+        (TOO_COMPLEX, format!("{{ products(ids: {} }}", "{a:".repeat(30_000))),
+        // Text that is no GraphQL.
+        (BAD_INPUT, String::new()),
+        (BAD_INPUT, format!("{{ {MARKER}( }}")),
+        (BAD_INPUT, format!("{{ product(id: \"{MARKER}) {{ id }} }}")),
+        (BAD_INPUT, format!("{{ product(id: \"\"\"{MARKER}")),
+        (BAD_INPUT, format!("{{ product(id: \"\\x{MARKER}\") {{ id }} }}")),
+        (BAD_INPUT, "}".repeat(1_000)),
+        (BAD_INPUT, format!("{MARKER} {{ __typename }}")),
+        (BAD_INPUT, "{ __typename \u{0} }".to_owned()),
+        (BAD_INPUT, "{ __typename \u{1F} }".to_owned()),
+        (BAD_INPUT, "{ имя }".to_owned()),
+        (BAD_INPUT, "{ product(id: \"\\u0000\") { id } }".to_owned()),
+        (BAD_INPUT, "{ product(id: \"\u{0}\") { id } }".to_owned()),
+        (BAD_INPUT, "{ product(id: \"\\uD800\") { id } }".to_owned()),
+        (BAD_INPUT, "{ product(id: \"\\uDC00\\uD800\") { id } }".to_owned()),
+        (BAD_INPUT, "{ product(id: \"\\u12\") { id } }".to_owned()),
+        (BAD_INPUT, "type Query { a: ID }".to_owned()),
+        (BAD_INPUT, "subscription { __typename }".to_owned()),
+        // Values that no type takes.
+        (BAD_INPUT, format!("{{ product(id: {{ a: \"{MARKER}\" }}) {{ id }} }}")),
+        (BAD_INPUT, format!("{{ product(id: {MARKER}) {{ id }} }}")),
+        (BAD_INPUT, format!("{{ category(name: {MARKER}) {{ name }} }}")),
+        (BAD_INPUT, "{ category(name: 2147483648) { name } }".to_owned()),
+        (BAD_INPUT, "{ product(id: 1e999) { id } }".to_owned()),
+        (BAD_INPUT, "{ product(id: 1.5) { id } }".to_owned()),
+        (BAD_INPUT, format!("{{ product(id: {}) {{ id }} }}", "9".repeat(50_000))),
+        (BAD_INPUT, format!("{{ product(id: \"{}\") {{ id }} }}", MARKER.repeat(10_000))),
+        (BAD_INPUT, format!("{{ categories @skip(if: \"{MARKER}\") {{ name }} }}")),
+        (
+            BAD_INPUT,
+            format!("query($x: Boolean = \"{MARKER}\") {{ categories @skip(if: $x) {{ name }} }}"),
+        ),
+        // What the schema does not have.
+        (BAD_INPUT, format!("{{ {} }}", repeated(240, |n| format!("x{n} ")))),
+        (BAD_INPUT, format!("{{ product(id: 1) {{ {} }} }}", "x ".repeat(3_900))),
+        (BAD_INPUT, format!("{{ product({}) {{ id }} }}", repeated(1_300, |n| format!("x{n}:1 ")))),
+        (
+            BAD_INPUT,
+            format!("{{ __typename ...{} }}", repeated(1_900, |n| format!(" F{n} ...")) + "X"),
+        ),
+        (BAD_INPUT, format!("query({}) {{ __typename }}", repeated(950, |n| format!("$v{n}:ID ")))),
+    ]
+}
+
+fn cycle(length: usize) -> String {
+    repeated(length, |n| format!(" fragment F{n} on Query {{ ...F{} }}", (n + 1) % length))
+}
+
+#[tokio::test]
+async fn hostile_documents_are_refused() {
+    let server = TestServer::start().await;
+    for (code, query) in refused_documents() {
+        assert_refused(&server.http, code, &query).await;
+    }
+    assert_works(&server.http).await;
+}
+
+/// A server that has been attacked still answers.
+async fn assert_works(http: &HttpClient) {
+    let found = data(http, "{ product(id: 404) { id } }", json!({})).await;
+    assert_eq!(found, json!({ "product": null }));
+}
+
+#[tokio::test]
+async fn a_document_of_many_operations_takes_no_longer_than_its_text() {
+    let server = TestServer::start().await;
+    let operations = repeated(550, |n| format!("query A{n} {{ ...F0 }} "));
+    for (why, query) in [
+        ("small ones", repeated(790, |n| format!("query A{n} {{ __typename }} "))),
+        ("each of which expands the same fragments", operations + &bomb(7)),
+    ] {
+        for name in [Value::Null, json!("A1")] {
+            let body = json!({ "query": query, "operationName": name });
+            let answer = attack(&server.http, body.to_string()).await;
+            assert!(!answer.code().is_empty() || answer.json()["data"].is_object(), "{why}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_of_great_length_is_not_repeated() {
+    let server = TestServer::start().await;
+    let long = "x".repeat(80_000);
+    for query in [
+        format!("{{ {long} }}"),
+        format!("{{ product({long}: 1) {{ id }} }}"),
+        format!("{{ ...{long} }}"),
+        format!("{{ categories @{long} {{ name }} }}"),
+        format!("query(${long}: ID) {{ __typename }}"),
+        format!("query($x: {long}) {{ __typename }}"),
+        format!("fragment {long} on Query {{ __typename }} {{ __typename }}"),
+    ] {
+        assert_refused(&server.http, BAD_INPUT, &query).await;
+    }
+}
+
+#[tokio::test]
+async fn introspection_does_not_multiply() {
+    let server = TestServer::start().await;
+    let nested = |depth: usize| {
+        let (open, close) = ("fields { type { ofType { ".repeat(depth), "} } }".repeat(depth));
+        format!("{{ __schema {{ types {{ {open} name {close} }} }} }}")
+    };
+    for depth in [4, 5] {
+        assert_refused(&server.http, TOO_COMPLEX, &nested(depth)).await;
+    }
+    // As much of it as the other limits let through must still be answered soon.
+    let list = "types{fields{args{type{ofType{inputFields{type{ofType{inputFields{name}}}}}}}}}";
+    for (times, inside) in [
+        (100, list),
+        (100, "types{fields{type{ofType{fields{type{ofType{fields{name}}}}}}}}"),
+        (120, "types{name description fields{name description args{name description}}}"),
+    ] {
+        let query = format!("{{ {} }}", repeated(times, |n| format!("a{n}:__schema{{{inside}}}")));
+        let answer = attack(&server.http, json!({ "query": query }).to_string()).await;
+        assert!(answer.body.len() < 2 << 20, "{inside}: {} bytes", answer.body.len());
+    }
+}
+
+#[tokio::test]
+async fn cost_counts_lists_wherever_they_come_from() {
+    let server = TestServer::start().await;
+    let fields = repeated(100, |n| format!("a{n}:name "));
+    let list = format!("[{}]", repeated(250, |n| format!("{n},")));
+    assert_refused(
+        &server.http,
+        TOO_COMPLEX,
+        &format!("{{ products(ids: {list}) {{ {fields} }} }}"),
+    )
+    .await;
+    let by_default =
+        format!("query($ids: [ID!]! = {list}) {{ products(ids: $ids) {{ {fields} }} }}");
+    assert_refused(&server.http, TOO_COMPLEX, &by_default).await;
+    let by_variable = format!("query($ids: [ID!]!) {{ products(ids: $ids) {{ {fields} }} }}");
+    for _ in 0..2 {
+        let ids = |count: u32| json!({ "ids": (0..count).collect::<Vec<_>>() });
+        let answer = server.http.query(&by_variable, ids(250)).await;
+        assert_eq!(answer.code(), TOO_COMPLEX);
+        // What was refused with many is let through with few, and the other way round.
+        let answer = server.http.query(&by_variable, ids(10)).await;
+        assert_eq!(answer.json()["data"]["products"].as_array().unwrap().len(), 10);
+    }
+}
+
+#[tokio::test]
+async fn hostile_variables_are_refused() {
+    let server = TestServer::start().await;
+    let query = "query($x: [ID!]!) { products(ids: $x) { id } }";
+    for value in [
+        json!([[MARKER]]),
+        json!({ MARKER: 1 }),
+        json!([null]),
+        json!([{}]),
+        json!(1.5),
+        json!(1e300),
+        json!(true),
+        json!(null),
+        json!([MARKER, "\u{0}"]),
+        json!([MARKER.repeat(20)]),
+        (0..251).map(|n| json!(n)).collect::<Value>(),
+        (0..20_000).map(|_| json!(1)).collect::<Value>(),
+    ] {
+        let body = json!({ "query": query, "variables": { "x": value } });
+        let answer = attack(&server.http, body.to_string()).await;
+        assert_ne!(answer.code(), "", "{value}");
+        assert_eq!(answer.json()["data"], Value::Null);
+    }
+    // A key of JSON can be any text, so it is not repeated as a name of the schema would be.
+    let query = "mutation($x: [ProductInput!]!) { productsUpsert(products: $x) { __typename } }";
+    for key in [format!("{MARKER} <b>"), "y".repeat(50_000)] {
+        let mut card = product("1", "Книги", "1");
+        card[&key] = json!(1);
+        let body = json!({ "query": query, "variables": { "x": [card] } });
+        let answer = attack(&server.http, body.to_string()).await;
+        assert_eq!(answer.code(), BAD_INPUT);
+        assert!(answer.body.len() < 8_192, "{} bytes", answer.body.len());
+    }
+}
+
+#[tokio::test]
+async fn the_number_of_errors_is_bounded() {
+    let server = TestServer::start().await;
+    let many = format!("{{ {} }}", repeated(240, |n| format!("x{n} ")));
+    let answer = attack(&server.http, json!({ "query": many }).to_string()).await;
+    assert!(answer.json()["errors"].as_array().unwrap().len() <= 10);
+    let failing = format!("{{ {} }}", repeated(240, |n| format!("a{n}:product(id:\"\"){{id}} ")));
+    let answer = attack(&server.http, json!({ "query": failing }).to_string()).await;
+    assert!(answer.body.len() < 64 << 10, "{} bytes", answer.body.len());
+
+    // Staff are told everything, and everything is no more than a body can hold.
+    let attribute = json!({ "name": "", "value": "" });
+    let mut card = product("", "", "-1");
+    card["attributes"] = (0..50).map(|_| attribute.clone()).collect();
+    let started = Instant::now();
+    let payload = upsert(&server.http, &vec![card; 70]).await;
+    assert!(started.elapsed() < 2 * SOON, "{:?}", started.elapsed());
+    assert!(payload["userErrors"].as_array().unwrap().len() > 7_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_documents_take_little_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(&dir.path().join("data"), &["--no-demo"]);
+    stock(&server.http, &[product("1", "Книги", "1")]).await;
+    let before = server.memory();
+    for round in 0..3 {
+        for (_, query) in refused_documents() {
+            let query = format!("# {round}\n{query}");
+            attack(&server.http, json!({ "query": query }).to_string()).await;
+        }
+    }
+    let grown = server.peak_memory() - before;
+    assert!(grown < 64 << 20, "memory grew by {} KiB", grown >> 10);
+    assert_works(&server.http).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_different_documents_take_bounded_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(&dir.path().join("data"), &["--no-demo"]);
+    assert_works(&server.http).await;
+    let before = server.memory();
+    // Short fields: parsed, they are as many times their text as can be.
+    let fields = "id ".repeat(3_900);
+    for n in 0..400 {
+        let query = format!("# {n}\n{{ product(id: 1) {{ {fields} }} }}");
+        assert_eq!(server.http.query(&query, json!({})).await.status, 200);
+    }
+    let grown = server.peak_memory() - before;
+    assert!(grown < 192 << 20, "memory grew by {} KiB", grown >> 10);
+}
