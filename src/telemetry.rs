@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tracing::Level;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry;
@@ -275,7 +275,11 @@ impl Drop for LogGuard {
 pub fn init(format: LogFormat) -> LogGuard {
     let out = BufferedStderr::start();
     // The driver's own notes about connections are not this program's news; its warnings are.
-    let filter = Targets::new().with_default(Level::INFO).with_target("scylla", Level::WARN);
+    let filter = Targets::new()
+        .with_default(Level::INFO)
+        .with_target("scylla", Level::WARN)
+        // That the cluster is away is told once for each attempt, by whoever waits for it.
+        .with_target("scylla::cluster::metadata", LevelFilter::OFF);
     let lines = fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(out.clone());
     // Fails only when logging was started before, as several tests of one process do.
     let _ = match format {

@@ -129,6 +129,7 @@ compaction_throughput: 64MiB/s
 auto_snapshot: false
 disk_failure_policy: stop
 YAML
+    if [[ -n ${VITRINA_CASSANDRA_YAML:-} ]]; then cat "$VITRINA_CASSANDRA_YAML" >>"$dir/conf/cassandra.yaml"; fi
     printf 'dc=dc1\nrack=rack1\n' >"$dir/conf/cassandra-rackdc.properties"
     cat >"$dir/conf/logback.xml" <<'XML'
 <configuration>

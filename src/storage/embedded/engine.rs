@@ -1,8 +1,10 @@
-//! The engine under the embedded store: tables in one folder, reads on blocking threads, writes
-//! through one writer (see [`super::writer`]).
+//! The engine under the embedded store: tables in one folder, writes through one writer (see
+//! [`super::writer`]), reads beside it: on threads that may block, or in place while all tables fit
+//! into memory, because handing a read to another thread costs several times what the read does.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use fjall::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
@@ -25,6 +27,9 @@ const META: &str = "meta";
 const FORMAT_KEY: &str = "format";
 /// Memory for blocks read from disk.
 const CACHE_BYTES: u64 = 32 << 20;
+/// Bytes of all tables' files up to which they are taken to fit into [`CACHE_BYTES`]: blocks are
+/// compressed on disk, and are not in the cache.
+const IN_MEMORY_BYTES: u64 = CACHE_BYTES / 4;
 /// Size at which a table's rows in memory are written out as a file.
 const MEMTABLE_BYTES: u64 = 16 << 20;
 /// Most bytes of journal before tables are written out to shorten it; bounds recovery time.
@@ -42,7 +47,24 @@ pub struct Engine {
     db: Database,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    size: Arc<Size>,
     writer: Writer,
+}
+
+/// Whether the tables fit into memory.
+#[derive(Default)]
+pub(super) struct Size {
+    tables: Mutex<Vec<Keyspace>>,
+    is_small: AtomicBool,
+}
+
+impl Size {
+    /// Looks at the tables' files again.
+    pub(super) fn measure(&self) {
+        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes: u64 = tables.iter().map(Keyspace::disk_space).sum();
+        self.is_small.store(bytes <= IN_MEMORY_BYTES, Ordering::Relaxed);
+    }
 }
 
 impl Engine {
@@ -72,18 +94,23 @@ impl Engine {
                 error => broken(error.to_string()),
             })?;
         check_format(&db, dir, &broken)?;
-        let writer = Writer::start(db.clone(), clock.clone())
+        let size = Arc::new(Size::default());
+        let writer = Writer::start(db.clone(), clock.clone(), size.clone())
             .map_err(|error| broken(format!("no thread for the writer: {error}")))?;
-        Ok(Self { db, clock, metrics, writer })
+        Ok(Self { db, clock, metrics, size, writer })
     }
 
     /// Opens a table, made if it is not there.
     pub fn table(&self, name: &'static str) -> Result<Table, OpenError> {
         let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
-        self.db
-            .keyspace(name, options)
-            .map(|keyspace| Table { keyspace, name })
-            .map_err(|error| OpenError::Broken { dir: name.to_owned(), cause: error.to_string() })
+        let keyspace = self.db.keyspace(name, options).map_err(|error| OpenError::Broken {
+            dir: name.to_owned(),
+            cause: error.to_string(),
+        })?;
+        let tables = &self.size.tables;
+        tables.lock().unwrap_or_else(PoisonError::into_inner).push(keyspace.clone());
+        self.size.measure();
+        Ok(Table { keyspace, name })
     }
 
     /// Whether writes are still accepted: after a failed write to disk, none is.
@@ -91,7 +118,8 @@ impl Engine {
         self.writer.ready()
     }
 
-    /// Runs `read` on a thread that may block. `table` names what is read, for the metrics.
+    /// Runs `read`, on a thread that may block unless everything is in memory. `table` names what
+    /// is read, for the metrics.
     pub async fn read<T: Send + 'static>(
         &self,
         table: &'static str,
@@ -99,9 +127,15 @@ impl Engine {
     ) -> Result<T, StoreError> {
         let started = Instant::now();
         let reader = Reader { now: self.clock.now() };
-        let result = match tokio::task::spawn_blocking(move || read(&reader)).await {
-            Ok(result) => result,
-            Err(error) => Err(StoreError::Fault { call: "read", cause: error.to_string() }),
+        let result = if self.size.is_small.load(Ordering::Relaxed) {
+            read(&reader)
+        } else {
+            let done = tokio::task::spawn_blocking(move || read(&reader)).await;
+            let ended = |error: tokio::task::JoinError| StoreError::Fault {
+                call: "read",
+                cause: error.to_string(),
+            };
+            done.unwrap_or_else(|error| Err(ended(error)))
         };
         self.metrics.store_call(table, CallKind::Read, started, result.is_ok());
         result

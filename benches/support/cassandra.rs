@@ -1,0 +1,80 @@
+//! The same card on Cassandra, beside a loop that only runs its prepared statement.
+//!
+//! It is measured with one request at a time and with all connections busy, because the driver
+//! puts what is under way at once into few writes and wake-ups: the loop, which has nothing else to
+//! do, then spends several times less on each execution.
+
+use std::time::Duration;
+
+use vitrina::config::StoreConfig;
+use vitrina::storage;
+
+use super::figures::{Variant, print_variants};
+use super::http::Connection;
+use super::requests::{Kind, Requests};
+use super::roles::SHOP;
+use super::worker::{Role, Worker, folder, schedule};
+use super::{Result, Settings, unless_stopped};
+
+/// The variable that names the cluster, as for the tests.
+const CLUSTER: &str = "VITRINA_TEST_CASSANDRA";
+/// Dropping a keyspace waits for all nodes to agree.
+const DROP_WITHIN: Duration = Duration::from_secs(60);
+
+/// Measures and prints, if there is a cluster; says loudly if there is none.
+pub(crate) async fn run(settings: &Settings) -> Result<()> {
+    let nodes = std::env::var(CLUSTER).unwrap_or_default();
+    if nodes.is_empty() {
+        println!("*** NOT MEASURED: Cassandra. Set {CLUSTER} to host:port of a node in dc1. ***\n");
+        return Ok(());
+    }
+    let keyspace = format!("bench_{}", uuid::Uuid::new_v4().simple());
+    let store = format!("cassandra://{nodes}/{keyspace}?dc=dc1&rf=1");
+    let measured = unless_stopped(measure(&store, settings)).await;
+    // Whatever happened, the cluster is left as it was found.
+    let dropped = drop_keyspace(&store, &keyspace).await;
+    measured.and(dropped)
+}
+
+async fn measure(store: &str, settings: &Settings) -> Result<()> {
+    let folder = folder()?;
+    // The first one makes and fills the tables that the second one reads.
+    let shop = Worker::start(Role::Serve, store, folder.path()).await?;
+    let mut driver = Worker::start(Role::Drive, store, folder.path()).await?;
+    let mut connections = Connection::open_many(shop.address(0)?, settings.connections).await?;
+    let requests = Requests::new(Kind::Card, SHOP);
+    let mut loads = vec![1, settings.connections];
+    loads.dedup();
+    for at_once in loads {
+        let mut variants = [
+            Variant::new("the driver alone, prepared statement", 0),
+            Variant::new("card over HTTP, repeated document", 0),
+        ];
+        for (time, counts) in schedule(settings) {
+            let rounds = [
+                driver.executions(at_once, time).await?,
+                shop.requests(&mut connections[..at_once], &requests, time).await?,
+            ];
+            if counts {
+                for (variant, round) in variants.iter_mut().zip(rounds) {
+                    variant.rounds.push(round);
+                }
+            }
+        }
+        let load = settings.describe(at_once);
+        print_variants(&format!("Cassandra, one copy, 2,000 products ({load})"), &variants);
+    }
+    Ok(())
+}
+
+async fn drop_keyspace(store: &str, keyspace: &str) -> Result<()> {
+    let StoreConfig::Cassandra(config) = StoreConfig::parse(store)? else {
+        return Ok(());
+    };
+    let dropped = async {
+        let session = storage::cassandra::connect(&config).await?;
+        session.query_unpaged(format!("DROP KEYSPACE IF EXISTS \"{keyspace}\""), ()).await?;
+        Ok(())
+    };
+    tokio::time::timeout(DROP_WITHIN, dropped).await?
+}

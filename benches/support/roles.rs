@@ -1,0 +1,241 @@
+//! What the workers do.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, Request, StatusCode};
+use axum::response::Response;
+use axum::routing::post;
+use axum::serve::ListenerExt;
+use http_body_util::BodyExt;
+use scylla::DeserializeRow;
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session::Session;
+use scylla::statement::Consistency;
+use scylla::statement::prepared::PreparedStatement;
+use scylla::value::{CqlDecimal, CqlTimestamp};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tower::ServiceExt;
+use vitrina::app::{App, Shop};
+use vitrina::clock::SystemClock;
+use vitrina::config::{
+    AuthConfig, CassandraConfig, Config, Limits, LogFormat, MIN_SECRET_BYTES, Secret, StoreConfig,
+};
+use vitrina::demo::{self, DEFAULT_PRODUCTS};
+use vitrina::telemetry::{self, Metrics};
+use vitrina::{server, storage};
+
+use super::control::Control;
+use super::figures::Load;
+use super::requests::{self, Kind, below};
+use super::worker::{self, Role};
+use super::{Error, Result};
+
+/// Where the bare handlers answer.
+pub(super) const BARE_CARD: &str = "/card";
+/// The same for a page.
+pub(super) const BARE_PAGE: &str = "/page";
+/// Where the shop answers.
+pub(super) const SHOP: &str = "/graphql";
+/// Longest wait for an execution.
+const EXECUTE_WITHIN: Duration = Duration::from_secs(2);
+
+/// Does a worker's work, if this process was started as one.
+pub(crate) fn run_if_asked() -> Option<ExitCode> {
+    let role = std::env::var(worker::ROLE).ok()?;
+    let done = if role == Role::Serve.name() {
+        // As in production: a line for every operation is part of what it costs.
+        let _log = telemetry::init(LogFormat::Text);
+        in_runtime(serve())
+    } else {
+        in_runtime(drive())
+    };
+    Some(match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{role}: {error}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Runs work on as many threads as the server uses.
+fn in_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+}
+
+async fn control() -> Result<Control> {
+    Control::connect(std::env::var(worker::CONTROL)?.parse()?).await
+}
+
+/// Serves the demo shop and the bare handlers until the benchmark is gone.
+async fn serve() -> Result<()> {
+    let mut control = control().await?;
+    let config = Config {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        store: StoreConfig::parse(&std::env::var(worker::STORE)?)?,
+        auth: AuthConfig::new(Secret::new("x".repeat(MIN_SECRET_BYTES)))?,
+        limits: Limits::default(),
+        introspection: true,
+    };
+    let clock = Arc::new(SystemClock);
+    let metrics = Arc::new(Metrics::default());
+    let store = storage::open(&config.store, clock.clone(), metrics.clone()).await?;
+    demo::fill(store.as_ref(), DEFAULT_PRODUCTS, clock.as_ref(), |_| {}).await?;
+    let app = Arc::new(App::new(config, metrics));
+    app.open(Shop::new(store, clock));
+    let shop = server::router(app);
+    let bare = Router::new()
+        .route(BARE_CARD, post(bare).with_state(Answers::of(&shop, Kind::Card).await?))
+        .route(BARE_PAGE, post(bare).with_state(Answers::of(&shop, Kind::Page).await?));
+    let ports = (listen(shop).await?, listen(bare).await?);
+    control.tell(&format!("{} {}", ports.0, ports.1)).await?;
+    while control.hear().await?.is_some() {}
+    Ok(())
+}
+
+/// Serves a router the way `vitrina serve` does; the port.
+async fn listen(router: Router) -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let port = listener.local_addr()?.port();
+    let listener = listener.tap_io(|connection| {
+        let _ = connection.set_nodelay(true);
+    });
+    tokio::spawn(axum::serve(listener, router).into_future());
+    Ok(port)
+}
+
+/// The shop's answers to all requests of a kind, for a handler that does nothing else than send
+/// the same bytes.
+struct Answers {
+    headers: HeaderMap,
+    bodies: Vec<Bytes>,
+    next: AtomicUsize,
+}
+
+impl Answers {
+    async fn of(shop: &Router, kind: Kind) -> Result<Arc<Self>> {
+        let mut headers = HeaderMap::new();
+        let mut bodies = Vec::new();
+        for body in kind.bodies() {
+            let request = Request::post(SHOP)
+                .header(ACCEPT, requests::ACCEPT)
+                .header(CONTENT_TYPE, requests::CONTENT_TYPE)
+                .body(Body::from(body))?;
+            let response = shop.clone().oneshot(request).await?;
+            if response.status() != StatusCode::OK {
+                return Err(format!("the shop answers {}", response.status()).into());
+            }
+            let (parts, body) = response.into_parts();
+            headers = parts.headers;
+            bodies.push(body.collect().await?.to_bytes());
+        }
+        // Told for each body anew.
+        headers.remove(CONTENT_LENGTH);
+        Ok(Arc::new(Self { headers, bodies, next: AtomicUsize::new(0) }))
+    }
+}
+
+/// Reads the request, pays no attention to it, and answers with the next card.
+async fn bare(State(answers): State<Arc<Answers>>, _: Bytes) -> Response {
+    let next = answers.next.fetch_add(1, Ordering::Relaxed) % answers.bodies.len();
+    let mut response = Response::new(Body::from(answers.bodies[next].clone()));
+    let headers = response.headers_mut();
+    for (name, value) in &answers.headers {
+        headers.insert(name, value.clone());
+    }
+    response
+}
+
+/// The statement that the shop reads a card with.
+const PRODUCT: &str = "SELECT name, description, category, price, currency, attrs, image_url, \
+                       created_at, updated_at, version FROM ks.product_by_id WHERE product_id = ?";
+
+/// Its row. That it can be read into these columns is all that is asked of it.
+#[derive(DeserializeRow)]
+#[allow(dead_code, reason = "read from the answer and thrown away: that is the work measured")]
+struct ProductRow<'a> {
+    name: &'a str,
+    description: Option<String>,
+    category: &'a str,
+    price: CqlDecimal,
+    currency: &'a str,
+    attrs: Option<BTreeMap<String, String>>,
+    image_url: Option<String>,
+    created_at: CqlTimestamp,
+    updated_at: CqlTimestamp,
+    version: i64,
+}
+
+/// Runs the statement of a card on a session like the shop's, each time the benchmark says for how
+/// long (in milliseconds) and how many at once.
+async fn drive() -> Result<()> {
+    let mut control = control().await?;
+    let StoreConfig::Cassandra(config) = StoreConfig::parse(&std::env::var(worker::STORE)?)? else {
+        return Err("this needs a Cassandra store".into());
+    };
+    let session = storage::cassandra::connect(&config).await?;
+    let prepared = Arc::new(prepare(&session, &config).await?);
+    let ids: Arc<Vec<String>> =
+        Arc::new((0..DEFAULT_PRODUCTS).map(demo::catalogue::id_of).collect());
+    control.tell("").await?;
+    while let Some(order) = control.hear().await? {
+        let (millis, at_once) = order.split_once(' ').ok_or("an order that cannot be read")?;
+        let time = Duration::from_millis(millis.parse()?);
+        let started = Instant::now();
+        let mut loops = JoinSet::new();
+        for seed in 0..at_once.parse()? {
+            let (session, prepared, ids) = (session.clone(), prepared.clone(), ids.clone());
+            loops.spawn(async move { execute_for(time, seed, &session, &prepared, &ids).await });
+        }
+        let mut times = Vec::new();
+        while let Some(done) = loops.join_next().await {
+            times.extend(done??);
+        }
+        control.tell(&Load::new(started.elapsed(), times).to_string()).await?;
+    }
+    Ok(())
+}
+
+async fn prepare(session: &Session, config: &CassandraConfig) -> Result<PreparedStatement> {
+    let cql = PRODUCT.replace(" ks.", &format!(" \"{}\".", config.keyspace));
+    let mut prepared = session.prepare(cql).await?;
+    let profile = ExecutionProfile::builder().consistency(Consistency::LocalOne).build();
+    prepared.set_execution_profile_handle(Some(profile.into_handle()));
+    prepared.set_is_idempotent(true);
+    prepared.set_request_timeout(Some(EXECUTE_WITHIN));
+    prepared.set_use_cached_result_metadata(true);
+    Ok(prepared)
+}
+
+async fn execute_for(
+    time: Duration,
+    seed: u64,
+    session: &Session,
+    prepared: &PreparedStatement,
+    ids: &[String],
+) -> Result<Vec<Duration>> {
+    let mut draws = seed;
+    let mut times = Vec::new();
+    let started = Instant::now();
+    while started.elapsed() < time {
+        let id = &ids[below(&mut draws, ids.len())];
+        let sent = Instant::now();
+        let rows = session.execute_unpaged(prepared, (id.as_str(),)).await?.into_rows_result()?;
+        let row: Option<ProductRow<'_>> = rows.maybe_first_row()?;
+        times.push(sent.elapsed());
+        if row.is_none() {
+            return Err(Error::from(format!("{id} is not there")));
+        }
+    }
+    Ok(times)
+}

@@ -1,0 +1,135 @@
+//! A worker: this program again, in a process of its own, so that the CPU time of what is measured
+//! is not mixed with that of the load generator.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+use super::control::Control;
+use super::figures::{Load, Round};
+use super::http::{self, Connection, Until};
+use super::process::{Process, command};
+use super::requests::Requests;
+use super::{Result, Settings};
+
+/// The variable that names the role of a worker.
+pub(super) const ROLE: &str = "VITRINA_BENCH_ROLE";
+/// The variable that tells a worker where to report.
+pub(super) const CONTROL: &str = "VITRINA_BENCH_CONTROL";
+/// The variable that tells a worker which store to use.
+pub(super) const STORE: &str = "VITRINA_BENCH_STORE";
+
+/// What a worker does.
+#[derive(Clone, Copy)]
+pub(super) enum Role {
+    /// Serves the shop and, on another port, bare handlers.
+    Serve,
+    /// Runs the prepared statement of a card, when told to.
+    Drive,
+}
+
+impl Role {
+    /// Its name in [`ROLE`].
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Drive => "drive",
+        }
+    }
+}
+
+/// How long a worker may take until it is ready: it fills a store first.
+const READY_WITHIN: Duration = Duration::from_secs(300);
+/// How much longer than its round a worker may take to report on it.
+const REPORT_WITHIN: Duration = Duration::from_secs(30);
+/// How often a worker that has not reported yet is looked at.
+const LIFE_POLL: Duration = Duration::from_millis(50);
+/// How long every variant runs before the first round counts.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// A running worker.
+pub(super) struct Worker {
+    process: Process,
+    control: Control,
+    /// What it said when it was ready: ports.
+    greeting: Vec<u16>,
+}
+
+impl Worker {
+    /// Starts a worker and waits until it is ready. Its log goes to `folder`.
+    pub(super) async fn start(role: Role, store: &str, folder: &Path) -> Result<Self> {
+        let reports = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let mut command = command(std::env::current_exe()?);
+        command
+            .env(ROLE, role.name())
+            .env(CONTROL, reports.local_addr()?.to_string())
+            .env(STORE, store);
+        let log = folder.join(format!("{}.log", role.name()));
+        let mut process = Process::start(&mut command, &log)?;
+        let ready = async {
+            let stream = loop {
+                tokio::select! {
+                    accepted = reports.accept() => break accepted?.0,
+                    () = tokio::time::sleep(LIFE_POLL) => if process.ended()?.is_some() {
+                        return Err("it ended".into());
+                    },
+                }
+            };
+            let mut control = Control::new(stream);
+            let greeting = control.hear().await?.ok_or("it ended")?;
+            let ports = greeting.split_whitespace().map(str::parse);
+            Ok::<_, super::Error>((control, ports.collect::<std::result::Result<Vec<u16>, _>>()?))
+        };
+        match tokio::time::timeout(READY_WITHIN, ready).await.unwrap_or_else(|e| Err(e.into())) {
+            Ok((control, greeting)) => Ok(Self { process, control, greeting }),
+            Err(error) => {
+                let words = process.last_words();
+                Err(format!("the worker {}: {error}; its log: {words}", role.name()).into())
+            }
+        }
+    }
+
+    /// The address of one of its ports.
+    pub(super) fn address(&self, index: usize) -> Result<SocketAddr> {
+        let port = self.greeting.get(index).ok_or("a worker that named too few ports")?;
+        Ok((Ipv4Addr::LOCALHOST, *port).into())
+    }
+
+    /// Measures a round of requests to it.
+    pub(super) async fn requests(
+        &self,
+        connections: &mut [Connection],
+        requests: &Requests,
+        time: Duration,
+    ) -> Result<Round> {
+        let before = self.process.cpu()?;
+        let load = http::load(connections, requests, Until::Time(time)).await?;
+        Ok(Round { load, cpu: self.process.cpu()?.saturating_sub(before) })
+    }
+
+    /// Measures a round of what it does by itself, with so many executions under way at once.
+    pub(super) async fn executions(&mut self, at_once: usize, time: Duration) -> Result<Round> {
+        let before = self.process.cpu()?;
+        self.control.tell(&format!("{} {at_once}", time.as_millis())).await?;
+        let report = tokio::time::timeout(time + REPORT_WITHIN, self.control.hear()).await??;
+        let Some(report) = report else {
+            return Err(format!("the worker ended; its log: {}", self.process.last_words()).into());
+        };
+        let load: Load = report.parse()?;
+        Ok(Round { load, cpu: self.process.cpu()?.saturating_sub(before) })
+    }
+}
+
+/// The lengths of the rounds: the warm-up, which does not count, then those that do.
+pub(super) fn schedule(settings: &Settings) -> impl Iterator<Item = (Duration, bool)> {
+    let counted = (0..settings.rounds).map(|_| (settings.round, true));
+    std::iter::once((WARM_UP, false)).chain(counted)
+}
+
+/// A folder that is gone with everything in it when it is dropped.
+pub(super) fn folder() -> Result<TempDir> {
+    Ok(tempfile::Builder::new().prefix("vitrina-bench-").tempdir()?)
+}
