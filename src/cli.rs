@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::clock::{Clock, SystemClock};
-use crate::config::{AuthConfig, ConfigError, LogFormat, Secret, StoreConfig};
+use crate::config::{AuthConfig, CassandraConfig, ConfigError, LogFormat, Secret, StoreConfig};
 use crate::demo;
 use crate::graphql::ShopGraph;
 use crate::server::{Role, sign_token};
@@ -67,6 +67,12 @@ impl StoreArgs {
                 ConfigError::new("VITRINA_CASSANDRA_PASSWORD", fault)
             })?;
             cassandra.credentials = Some((user.clone(), password));
+        }
+        if let StoreConfig::Cassandra(CassandraConfig { tls_ca: Some(ca), .. }) = &config {
+            std::fs::File::open(ca).map_err(|error| {
+                let fault = format!("the file {} cannot be read: {error}", ca.display());
+                ConfigError::new("--store / VITRINA_STORE", fault)
+            })?;
         }
         Ok(config)
     }
@@ -154,8 +160,11 @@ fn run(command: Command) -> Result<(), Failure> {
             };
             let _log = telemetry::init(args.log);
             runtime()?.block_on(async {
-                let session = storage::cassandra::connect(&config).await?;
-                storage::cassandra::migrate(&session, &config).await?;
+                storage::cassandra::patiently(&config, async || {
+                    let session = storage::cassandra::connect(&config).await?;
+                    storage::cassandra::migrate(&session, &config).await
+                })
+                .await?;
                 println!("The tables of the keyspace {} are up to date.", config.keyspace);
                 Ok(())
             })
@@ -203,6 +212,9 @@ fn token(args: &TokenArgs) -> Result<(), Failure> {
         (None, StoreConfig::Embedded { dir }) => demo_secret(&dir)?,
         (None, StoreConfig::Cassandra(_)) => return Err(no_secret().into()),
     };
+    if args.user.trim().is_empty() {
+        return Err(ConfigError::new("--user / VITRINA_TOKEN_USER", "must not be empty").into());
+    }
     let auth = AuthConfig::new(secret)?;
     let life = Duration::from_secs(u64::from(args.hours) * 3_600);
     let expires = SystemClock.now().after(life);

@@ -211,7 +211,9 @@ impl CassandraConfig {
         }
         let nodes = hosts.split(',').map(node).collect::<Option<Vec<_>>>();
         let nodes = nodes.ok_or_else(|| wrong("has a host that is not host or host:port"))?;
-        if !is_name(keyspace) || keyspace.len() > MAX_KEYSPACE_CHARS {
+        // Unlike a data centre, a keyspace has no `-` in its name.
+        let is_keyspace = is_name(keyspace) && !keyspace.contains('-');
+        if !is_keyspace || keyspace.len() > MAX_KEYSPACE_CHARS {
             return Err(wrong("has a keyspace that is not a name of letters, digits and _"));
         }
         let (mut dc, mut rf, mut tls_ca) = ("dc1".to_owned(), "3".to_owned(), None);
@@ -298,6 +300,7 @@ mod tests {
             "cassandra://a b/k",
             "cassandra://user:pw@a/k",
             "cassandra://a/",
+            "cassandra://a/my-shop",
             "cassandra://a/k; DROP KEYSPACE x",
             "cassandra://a/k?rf=0",
             "cassandra://a/k?rf=10",

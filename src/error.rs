@@ -85,9 +85,9 @@ impl Error {
         }
     }
 
-    /// Whether the client could have known better, rather than the server failed.
-    pub fn is_refusal(&self) -> bool {
-        !matches!(self, Self::Timeout | Self::Unavailable | Self::Internal)
+    /// Whether a code tells of a failure of the server, rather than a refusal of what was asked.
+    pub fn is_failure(code: &str) -> bool {
+        [Self::Timeout, Self::Unavailable, Self::Internal].iter().any(|error| error.code() == code)
     }
 
     /// A [`Error::BadUserInput`] about one argument.

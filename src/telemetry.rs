@@ -42,8 +42,6 @@ pub enum CallKind {
 pub enum Outcome {
     /// Without errors.
     Ok,
-    /// With data and errors.
-    Partial,
     /// The client asked for something it cannot have.
     Refused,
     /// The server could not do it.
@@ -69,7 +67,7 @@ macro_rules! label_values {
 
 label_values! {
     CallKind { Read = "read", Write = "write" }
-    Outcome { Ok = "ok", Partial = "partial", Refused = "refused", Failed = "failed" }
+    Outcome { Ok = "ok", Refused = "refused", Failed = "failed" }
     CacheResult { Hit = "hit", Miss = "miss" }
 }
 
@@ -250,6 +248,11 @@ impl OperationStats {
             (output, reads, hits)
         };
         OPERATION.scope(Self::default(), counted).await
+    }
+
+    /// Notes an answer that needed no read because the operation had read it before.
+    pub(crate) fn cache_hit() {
+        Self::count(|stats| &stats.cache_hits, 1);
     }
 
     fn count(counter: impl Fn(&Self) -> &Cell<u32>, by: u32) {

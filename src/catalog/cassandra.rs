@@ -26,7 +26,7 @@ use crate::storage::{OpenError, StoreError};
 /// few enough not to flood a node's queue.
 const CONCURRENCY: usize = 64;
 /// Locks that products share; see [`CatalogStatements::lock`].
-const LOCKS: usize = 256;
+const LOCKS: usize = 4_096;
 /// Reads of single rows.
 const READ: Duration = Duration::from_secs(2);
 /// Writes of single rows.
@@ -62,9 +62,10 @@ impl CatalogStatements {
             product_write: statements
                 .prepare(
                     "product_by_id",
-                    "INSERT INTO ks.product_by_id (product_id, name, description, category, price, \
-                     currency, attrs, image_url, created_at, updated_at, version) \
-                     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
+                    // Not an INSERT: it would leave an empty row when all columns are gone.
+                    "UPDATE ks.product_by_id USING TIMESTAMP ? SET name = ?, description = ?, \
+                     category = ?, price = ?, currency = ?, attrs = ?, image_url = ?, \
+                     created_at = ?, updated_at = ?, version = ? WHERE product_id = ?",
                     Access::WriteQuorum,
                     WRITE,
                 )
@@ -166,7 +167,7 @@ impl CatalogStatements {
         let attrs: BTreeMap<&str, &str> =
             product.attributes.iter().map(|a| (a.name.as_str(), a.value.as_str())).collect();
         let values = (
-            product.id.as_str(),
+            product.version,
             &product.name,
             &product.description,
             product.category.as_ref(),
@@ -177,7 +178,7 @@ impl CatalogStatements {
             CqlTimestamp(product.created_at.millis()),
             CqlTimestamp(product.updated_at.millis()),
             product.version,
-            product.version,
+            product.id.as_str(),
         );
         self.product_write.run(values).await.map(drop)
     }
@@ -203,10 +204,66 @@ impl CatalogStatements {
     }
 
     async fn add_counts(&self, deltas: CategoryDeltas) -> Result<(), StoreError> {
-        for (name, delta) in deltas.into_changes() {
-            self.count_add.run((Counter(delta), name.as_ref())).await?;
+        let adds: Vec<_> =
+            deltas.into_changes().map(|(name, delta)| self.add_count(name, delta)).collect();
+        stream::iter(adds).buffer_unordered(CONCURRENCY).try_collect().await
+    }
+
+    async fn add_count(&self, name: Arc<str>, delta: i64) -> Result<(), StoreError> {
+        self.count_add.run((Counter(delta), name.as_ref())).await.map(drop)
+    }
+
+    async fn upsert(
+        &self,
+        drafts: Vec<ProductDraft>,
+        now: Timestamp,
+    ) -> Result<Vec<Product>, StoreError> {
+        let ids: Vec<_> = drafts.iter().map(|draft| draft.id.clone()).collect();
+        let _alone = self.lock(&ids).await;
+        let before = self.read_many(&self.product_fresh, &ids).await?;
+        let products: Vec<_> = drafts
+            .into_iter()
+            .zip(&before)
+            .map(|(draft, before)| Product::from_draft(draft, before, now))
+            .collect();
+        let names: HashSet<_> = products.iter().map(|product| &product.category).collect();
+        let adds: Vec<_> = names.into_iter().map(|name| self.add_category(name)).collect();
+        stream::iter(adds).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+
+        let writes: Vec<_> = products.iter().map(|product| self.write(product)).collect();
+        let written: Vec<_> = stream::iter(writes).buffered(CONCURRENCY).collect().await;
+        let mut deltas = CategoryDeltas::default();
+        for ((before, after), written) in before.iter().zip(&products).zip(&written) {
+            if written.is_ok() {
+                deltas.moved(before.category(), Some(&after.category));
+            }
         }
-        Ok(())
+        self.add_counts(deltas).await?;
+        written.into_iter().collect::<Result<(), _>>()?;
+        Ok(products)
+    }
+
+    async fn delete_all(
+        &self,
+        ids: Vec<ProductId>,
+        now: Timestamp,
+    ) -> Result<Vec<ProductId>, StoreError> {
+        let _alone = self.lock(&ids).await;
+        let before = self.read_many(&self.product_fresh, &ids).await?;
+        let there: Vec<_> =
+            ids.iter().zip(&before).filter(|(_, before)| before.product.is_some()).collect();
+        let deletes: Vec<_> =
+            there.iter().map(|(id, before)| self.delete(id, before.next_version(now))).collect();
+        let done: Vec<_> = stream::iter(deletes).buffered(CONCURRENCY).collect().await;
+        let mut deltas = CategoryDeltas::default();
+        for ((_, before), done) in there.iter().zip(&done) {
+            if done.is_ok() {
+                deltas.moved(before.category(), None);
+            }
+        }
+        self.add_counts(deltas).await?;
+        done.into_iter().collect::<Result<(), _>>()?;
+        Ok(there.into_iter().map(|(id, _)| id.clone()).collect())
     }
 
     async fn count_of(&self, name: Arc<str>) -> Result<Option<CategoryInfo>, StoreError> {
@@ -289,6 +346,18 @@ fn from_cql(value: &CqlDecimal) -> Option<Decimal> {
     Decimal::try_from_i128_with_scale(i128::from_be_bytes(wide), u32::try_from(scale).ok()?).ok()
 }
 
+/// Runs a change of several rows to its end, also when whoever asked for it goes away: what it has
+/// written by then would not be counted otherwise.
+async fn to_its_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> Result<T, StoreError> {
+    let ended = |error: tokio::task::JoinError| StoreError::Fault {
+        call: "change",
+        cause: error.to_string(),
+    };
+    tokio::spawn(change).await.unwrap_or_else(|error| Err(ended(error)))
+}
+
 #[async_trait]
 impl CatalogStore for CassandraStore {
     async fn products(&self, ids: &[ProductId]) -> Result<Vec<Option<Product>>, StoreError> {
@@ -306,22 +375,8 @@ impl CatalogStore for CassandraStore {
         drafts: Vec<ProductDraft>,
         now: Timestamp,
     ) -> Result<Vec<Product>, StoreError> {
-        let catalog = &self.catalog;
-        let ids: Vec<_> = drafts.iter().map(|draft| draft.id.clone()).collect();
-        let _alone = catalog.lock(&ids).await;
-        let before = catalog.read_many(&catalog.product_fresh, &ids).await?;
-        let mut deltas = CategoryDeltas::default();
-        let mut products = Vec::with_capacity(drafts.len());
-        for (draft, before) in drafts.into_iter().zip(&before) {
-            let after = Product::from_draft(draft, before, now);
-            deltas.moved(before.category(), Some(&after.category));
-            catalog.add_category(&after.category).await?;
-            products.push(after);
-        }
-        let writes: Vec<_> = products.iter().map(|product| catalog.write(product)).collect();
-        stream::iter(writes).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
-        catalog.add_counts(deltas).await?;
-        Ok(products)
+        let catalog = self.catalog.clone();
+        to_its_end(async move { catalog.upsert(drafts, now).await }).await
     }
 
     async fn delete_products(
@@ -329,20 +384,8 @@ impl CatalogStore for CassandraStore {
         ids: &[ProductId],
         now: Timestamp,
     ) -> Result<Vec<ProductId>, StoreError> {
-        let catalog = &self.catalog;
-        let _alone = catalog.lock(ids).await;
-        let before = catalog.read_many(&catalog.product_fresh, ids).await?;
-        let there: Vec<_> =
-            ids.iter().zip(&before).filter(|(_, before)| before.product.is_some()).collect();
-        let deletes: Vec<_> =
-            there.iter().map(|(id, before)| catalog.delete(id, before.next_version(now))).collect();
-        stream::iter(deletes).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
-        let mut deltas = CategoryDeltas::default();
-        for (_, before) in &there {
-            deltas.moved(before.category(), None);
-        }
-        catalog.add_counts(deltas).await?;
-        Ok(there.into_iter().map(|(id, _)| id.clone()).collect())
+        let (catalog, ids) = (self.catalog.clone(), ids.to_vec());
+        to_its_end(async move { catalog.delete_all(ids, now).await }).await
     }
 
     async fn categories(&self) -> Result<Vec<CategoryInfo>, StoreError> {

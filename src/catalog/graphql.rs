@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use async_graphql::{Context, ID, InputObject, Object, Result, SimpleObject};
+use async_graphql::{Context, ID, InputObject, Object, Result, SimpleObject, Value};
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
-use super::model::{Attribute, CategoryInfo, MAX_LOOKUP, Product, ProductId, RawProduct};
+use super::model::{
+    Attribute, CategoryInfo, MAX_LOOKUP, Product, ProductId, RawProduct, check_category_name,
+};
 use super::service::CatalogService;
 use crate::error::{Error, UserError};
-use crate::graphql::{ContextExt, DateTimeScalar, Fetch, MoneyInput, MoneyNode};
+use crate::graphql::{ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject, MoneyInput, MoneyNode};
 
 /// Questions about the catalogue.
 #[derive(Default)]
@@ -45,6 +47,7 @@ impl CatalogQuery {
 
     /// A category by its name; null if no product stands in it.
     async fn category(&self, ctx: &Context<'_>, name: String) -> Result<Option<CategoryNode>> {
+        check_category_name(&name).map_err(|fault| Error::argument("name", fault))?;
         let category = ctx.request()?.categories.load(name.into()).await?;
         Ok(category.map(CategoryNode::counted))
     }
@@ -78,12 +81,12 @@ impl ProductNode {
 
     /// What it costs now.
     async fn price(&self) -> MoneyNode {
-        MoneyNode(self.0.price)
+        Leaf(self.0.price)
     }
 
     /// Its properties, sorted by name.
-    async fn attributes(&self) -> Vec<AttributeNode<'_>> {
-        self.0.attributes.iter().map(AttributeNode).collect()
+    async fn attributes(&self) -> Vec<Leaf<&Attribute>> {
+        self.0.attributes.iter().map(Leaf).collect()
     }
 
     /// The address of its picture.
@@ -103,19 +106,24 @@ impl ProductNode {
 }
 
 /// A property of a product.
-pub struct AttributeNode<'a>(&'a Attribute);
-
-/// A property of a product.
-#[Object(name = "Attribute")]
-impl AttributeNode<'_> {
+#[derive(SimpleObject)]
+#[graphql(name = "Attribute")]
+pub struct AttributeShape {
     /// What the property is called, such as «Цвет».
-    async fn name(&self) -> &str {
-        &self.0.name
-    }
-
+    name: String,
     /// What it is, such as «чёрный».
-    async fn value(&self) -> &str {
-        &self.0.value
+    value: String,
+}
+
+impl LeafObject for Attribute {
+    type Shape = AttributeShape;
+
+    fn field(&self, name: &str) -> Option<Value> {
+        match name {
+            "name" => Some(Value::String(self.name.clone())),
+            "value" => Some(Value::String(self.value.clone())),
+            _ => None,
+        }
     }
 }
 

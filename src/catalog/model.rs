@@ -313,7 +313,6 @@ fn check_attributes(attributes: &[Attribute], faults: &mut Faults) {
     if attributes.len() > MAX_ATTRIBUTES {
         let message = format!("A product has at most {MAX_ATTRIBUTES} attributes.");
         faults.add(&["attributes"], ErrorCode::TooMany, &message);
-        return;
     }
     let mut names = HashSet::new();
     for (index, attribute) in attributes.iter().enumerate() {

@@ -6,7 +6,6 @@ use futures_util::future::try_join_all;
 
 use super::model::{
     CategoryInfo, MAX_BATCH, MAX_LOOKUP, Product, ProductId, RawProduct, check_batch,
-    check_category_name,
 };
 use crate::clock::Clock;
 use crate::error::{Error, ErrorCode, UserError};
@@ -76,7 +75,6 @@ impl CatalogService {
 
     /// One category, if it has products.
     pub async fn category(&self, name: &str) -> Result<Option<CategoryInfo>, Error> {
-        check_category_name(name).map_err(|fault| Error::argument("name", fault))?;
         Ok(self.store.category(name).await?)
     }
 }

@@ -34,8 +34,8 @@ pub(super) struct ServeArgs {
         value_name = "HOST:PORT"
     )]
     listen: SocketAddr,
-    /// Leave an empty store empty
-    #[arg(long, env = "VITRINA_NO_DEMO")]
+    /// Leave an empty store empty; one on Cassandra always is, use `vitrina demo`
+    #[arg(long, env = "VITRINA_NO_DEMO", value_parser = clap::builder::FalseyValueParser::new())]
     no_demo: bool,
     /// Whether clients may ask for the schema
     #[arg(long, env = "VITRINA_INTROSPECTION", value_enum, default_value = "on")]
@@ -63,7 +63,9 @@ enum Switch {
 /// Everything decided before anything is started.
 pub(super) struct Plan {
     config: Config,
-    may_fill: bool,
+    /// An empty embedded store is filled. One on Cassandra is not: it may be somebody's shop on
+    /// its first day.
+    is_demo: bool,
     /// The secret was made for this run and must be left where `vitrina token` finds it.
     own_secret: bool,
 }
@@ -94,7 +96,7 @@ impl ServeArgs {
             limits,
             introspection: self.introspection == Switch::On,
         };
-        Ok(Plan { config, may_fill: !self.no_demo, own_secret })
+        Ok(Plan { config, is_demo, own_secret })
     }
 }
 
@@ -105,7 +107,7 @@ fn random_secret() -> Secret {
 }
 
 pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
-    let Plan { config, may_fill, own_secret } = plan;
+    let Plan { config, is_demo, own_secret } = plan;
     let listener = TcpListener::bind(config.listen).await.map_err(|error| {
         Failure::Other(format!("--listen / VITRINA_LISTEN: {}: {error}", config.listen))
     })?;
@@ -129,7 +131,7 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
     let clock = Arc::new(SystemClock);
     let opened = tokio::select! {
         () = stop.told() => return Ok(()),
-        opened = open(&app, may_fill, clock, metrics) => opened,
+        opened = open(&app, is_demo, clock, metrics) => opened,
     };
     opened?;
     let secret = own_secret.then(|| SecretFile::write(&app.config)).transpose()?;
@@ -152,12 +154,12 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
 
 async fn open(
     app: &App,
-    may_fill: bool,
+    is_demo: bool,
     clock: Arc<SystemClock>,
     metrics: Arc<Metrics>,
 ) -> Result<(), Failure> {
     let store = storage::open(&app.config.store, clock.clone(), metrics).await?;
-    if may_fill && store.categories().await?.is_empty() {
+    if is_demo && store.categories().await?.is_empty() {
         fill(store.as_ref(), clock.as_ref()).await?;
     }
     tracing::info!(store = store.kind(), "open");
@@ -167,7 +169,9 @@ async fn open(
 
 async fn fill(store: &dyn Store, clock: &dyn Clock) -> Result<(), Failure> {
     tracing::info!(products = demo::DEFAULT_PRODUCTS, "the store is empty: filling in the demo");
-    demo::fill(store, demo::DEFAULT_PRODUCTS, clock, |_| {}).await?;
+    // One write: a process that is killed meanwhile leaves the store empty, not half full.
+    let products = (0..demo::DEFAULT_PRODUCTS).map(demo::catalogue::product).collect();
+    store.upsert_products(products, clock.now()).await?;
     Ok(())
 }
 

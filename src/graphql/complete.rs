@@ -129,8 +129,6 @@ mod tests {
             ("{ b { x } n }", json!({ "n": 1 }), "null"),
             ("{ c { y } n }", json!({ "c": [{ "y": 1 }, {}], "n": 1 }), r#"{"c":null,"n":1}"#),
             ("{ d { y } }", json!({ "d": [{ "y": 1 }, {}] }), r#"{"d":[{"y":1},null]}"#),
-            ("{ _nothing: __typename }", json!({ "_nothing": "Query" }), "{}"),
-            ("{ a { _nothing: __typename } }", json!({ "a": { "_nothing": "A" } }), r#"{"a":{}}"#),
         ] {
             assert_eq!(completed(query, data), expected, "{query}");
         }

@@ -12,9 +12,13 @@ use async_graphql::parser::types::{
 };
 use async_graphql::{Name, Positioned, Value, Variables};
 
+use crate::error::Error;
+
 /// The key of a field that stands where everything else was left out: async-graphql takes an
 /// object of which nothing is asked for null.
-const NOTHING: &str = "_nothing";
+///
+/// No client can write it.
+const NOTHING: &str = "-";
 
 /// The operation alone, flat, as a document of its own. The types of the schema are all objects,
 /// so a fragment that the schema's rules let through applies wherever it is spread.
@@ -24,7 +28,7 @@ pub fn flatten(
     document: &ExecutableDocument,
     operation: &Positioned<OperationDefinition>,
     variables: &Variables,
-) -> ExecutableDocument {
+) -> Result<ExecutableDocument, Error> {
     let walk = Walk { fragments: &document.fragments, variables };
     let mut flat = OperationDefinition {
         ty: operation.node.ty,
@@ -32,11 +36,11 @@ pub fn flatten(
         directives: Vec::new(),
         selection_set: Positioned::new(SelectionSet::default(), operation.pos),
     };
-    flat.selection_set.node = walk.flat([&operation.node.selection_set.node].into_iter());
-    ExecutableDocument {
+    flat.selection_set.node = walk.flat(&[&operation.node.selection_set.node])?;
+    Ok(ExecutableDocument {
         operations: DocumentOperations::Single(Positioned::new(flat, operation.pos)),
         fragments: HashMap::new(),
-    }
+    })
 }
 
 /// Whether anything of the document depends on a directive.
@@ -64,34 +68,31 @@ struct Walk<'a> {
 type Gathered<'a> = (&'a Positioned<Field>, Vec<&'a SelectionSet>);
 
 impl<'a> Walk<'a> {
-    fn flat(&self, selections: impl Iterator<Item = &'a SelectionSet>) -> SelectionSet {
+    fn flat(&self, selections: &[&'a SelectionSet]) -> Result<SelectionSet, Error> {
         let mut fields = Vec::new();
         let mut places = HashMap::new();
         for selection in selections {
-            self.gather(selection, &mut fields, &mut places);
+            self.gather(selection, &mut fields, &mut places)?;
         }
-        let mut items: Vec<_> = fields
-            .into_iter()
-            .map(|(field, inside)| {
-                let Field { alias, name, arguments, selection_set, .. } = &field.node;
-                let is_leaf = selection_set.node.items.is_empty();
-                let inside =
-                    if is_leaf { SelectionSet::default() } else { self.flat(inside.into_iter()) };
-                let flat = Field {
-                    alias: alias.clone(),
-                    name: name.clone(),
-                    arguments: arguments.clone(),
-                    directives: Vec::new(),
-                    selection_set: Positioned::new(inside, selection_set.pos),
-                };
-                let flat = Positioned::new(flat, field.pos);
-                Positioned::new(Selection::Field(flat), field.pos)
-            })
-            .collect();
+        let mut items = Vec::with_capacity(fields.len().max(1));
+        for (field, inside) in fields {
+            let Field { alias, name, arguments, selection_set, .. } = &field.node;
+            let is_leaf = selection_set.node.items.is_empty();
+            let inside = if is_leaf { SelectionSet::default() } else { self.flat(&inside)? };
+            let flat = Field {
+                alias: alias.clone(),
+                name: name.clone(),
+                arguments: arguments.clone(),
+                directives: Vec::new(),
+                selection_set: Positioned::new(inside, selection_set.pos),
+            };
+            let flat = Positioned::new(flat, field.pos);
+            items.push(Positioned::new(Selection::Field(flat), field.pos));
+        }
         if items.is_empty() {
             items.push(nothing());
         }
-        SelectionSet { items }
+        Ok(SelectionSet { items })
     }
 
     fn gather(
@@ -99,46 +100,69 @@ impl<'a> Walk<'a> {
         selection: &'a SelectionSet,
         fields: &mut Vec<Gathered<'a>>,
         places: &mut HashMap<&'a str, usize>,
-    ) {
+    ) -> Result<(), Error> {
         for item in &selection.items {
-            if !self.is_included(item.node.directives()) {
+            if !self.is_included(item.node.directives())? {
                 continue;
             }
             match &item.node {
                 Selection::Field(field) => {
                     let key = field.node.response_key().node.as_str();
                     let place = *places.entry(key).or_insert(fields.len());
-                    if place == fields.len() {
-                        fields.push((field, Vec::new()));
+                    match fields.get_mut(place) {
+                        None => fields.push((field, vec![&field.node.selection_set.node])),
+                        Some((first, _)) if !is_same(&first.node, &field.node) => {
+                            let message = format!("Different fields are both named \"{key}\".");
+                            return Err(Error::BadUserInput(message));
+                        }
+                        Some((_, insides)) => insides.push(&field.node.selection_set.node),
                     }
-                    fields[place].1.push(&field.node.selection_set.node);
                 }
                 Selection::InlineFragment(inline) => {
-                    self.gather(&inline.node.selection_set.node, fields, places);
+                    self.gather(&inline.node.selection_set.node, fields, places)?;
                 }
                 Selection::FragmentSpread(spread) => {
                     if let Some(fragment) = self.fragments.get(&spread.node.fragment_name.node) {
-                        self.gather(&fragment.node.selection_set.node, fields, places);
+                        self.gather(&fragment.node.selection_set.node, fields, places)?;
                     }
                 }
             }
         }
+        Ok(())
     }
 
-    fn is_included(&self, directives: &[Positioned<Directive>]) -> bool {
-        directives.iter().all(|directive| {
+    fn is_included(&self, directives: &[Positioned<Directive>]) -> Result<bool, Error> {
+        for directive in directives {
             let wanted = match directive.node.name.node.as_str() {
                 "include" => true,
                 "skip" => false,
-                _ => return true,
+                _ => continue,
             };
             let condition = directive.node.get_argument("if").and_then(|condition| {
                 let value = |name| self.variables.get(&name).cloned().ok_or(());
                 condition.node.clone().into_const_with(value).ok()
             });
-            condition != Some(Value::Boolean(!wanted))
-        })
+            match condition {
+                Some(Value::Boolean(condition)) if condition == wanted => {}
+                Some(Value::Boolean(_)) => return Ok(false),
+                _ => {
+                    let message = "The condition of @skip or @include must be true or false.";
+                    return Err(Error::BadUserInput(message.to_owned()));
+                }
+            }
+        }
+        Ok(true)
     }
+}
+
+/// Whether two fields of one response key ask for the same. The schema's rules look one level
+/// deep only.
+fn is_same(a: &Field, b: &Field) -> bool {
+    a.name.node == b.name.node
+        && a.arguments.len() == b.arguments.len()
+        && a.arguments.iter().all(|(name, value)| {
+            b.get_argument(&name.node).is_some_and(|other| other.node == value.node)
+        })
 }
 
 fn nothing() -> Positioned<Selection> {
@@ -180,12 +204,30 @@ mod tests {
         selection.items.iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
-    fn flat(text: &str, variables: serde_json::Value) -> String {
+    fn try_flat(text: &str, variables: serde_json::Value) -> Result<String, Error> {
         let document = parse_query(text).unwrap();
         let (_, operation) = document.operations.iter().next().unwrap();
-        let flat = flatten(&document, operation, &Variables::from_json(variables));
+        let flat = flatten(&document, operation, &Variables::from_json(variables))?;
         let (_, operation) = flat.operations.iter().next().unwrap();
-        shown(&operation.node.selection_set.node)
+        Ok(shown(&operation.node.selection_set.node))
+    }
+
+    fn flat(text: &str, variables: serde_json::Value) -> String {
+        try_flat(text, variables).unwrap()
+    }
+
+    #[test]
+    fn different_fields_of_one_name_and_conditions_of_no_truth_are_refused() {
+        let none = || serde_json::json!({ "x": null });
+        for text in [
+            "{ a { x: b } a { x: c } }",
+            "{ a { b(n: 1) } ...F } fragment F on Q { a { b(n: 2) } }",
+            "{ a { b(n: 1) } a { b } }",
+            "query($x: Boolean) { a @include(if: $x) }",
+        ] {
+            assert!(try_flat(text, none()).is_err(), "{text}");
+        }
+        assert_eq!(flat("{ a { b(n: 1, m: 2) } a { b(m: 2, n: 1) c } }", none()), "a{b c}");
     }
 
     #[test]
@@ -200,6 +242,6 @@ mod tests {
         let text = "query($yes: Boolean!, $no: Boolean!) { a @skip(if: $yes) b @include(if: $yes) \
                     ... @include(if: $no) { c } d @skip(if: $no) { e @include(if: $no) } \
                     f @include(if: true) @skip(if: true) }";
-        assert_eq!(flat(text, serde_json::json!({ "yes": true, "no": false })), "b d{_nothing}");
+        assert_eq!(flat(text, serde_json::json!({ "yes": true, "no": false })), "b d{-}");
     }
 }

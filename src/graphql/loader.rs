@@ -17,6 +17,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::oneshot;
 
 use crate::error::Error;
+use crate::telemetry::OperationStats;
 
 /// Reads many rows at once for a [`Loader`].
 #[async_trait]
@@ -93,8 +94,12 @@ impl<F: Fetch> Loader<F> {
     fn ask(&self, key: F::Key) -> Asked<F::Row> {
         let mut state = lock(&self.shared.state);
         match state.entries.get_mut(&key) {
-            Some(Entry::Loaded(answer)) => Asked::Known(answer.clone()),
+            Some(Entry::Loaded(answer)) => {
+                OperationStats::cache_hit();
+                Asked::Known(answer.clone())
+            }
             Some(Entry::Loading(waiting)) => {
+                OperationStats::cache_hit();
                 let (tell, told) = oneshot::channel();
                 waiting.push(tell);
                 Asked::Waiting(told)

@@ -5,6 +5,7 @@ mod context;
 pub mod cost;
 pub mod flatten;
 pub mod index;
+mod leaf;
 mod loader;
 mod scalars;
 pub mod variables;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 pub use context::{ContextExt, RequestContext, Viewer};
 pub use index::SchemaIndex;
+pub use leaf::{Leaf, LeafObject};
 pub use loader::{Fetch, Loader, Rounds};
 pub use scalars::{DateTimeScalar, DecimalScalar, MoneyInput, MoneyNode};
 

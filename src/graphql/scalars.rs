@@ -1,18 +1,18 @@
 //! Scalars and the types of money.
 
 use async_graphql::{
-    InputObject, InputValueError, InputValueResult, Object, Scalar, ScalarType, Value,
+    InputObject, InputValueError, InputValueResult, Scalar, ScalarType, SimpleObject, Value,
 };
 use rust_decimal::Decimal;
 
+use super::leaf::{Leaf, LeafObject};
 use crate::clock::Timestamp;
-use crate::money::Money;
+use crate::money;
 
 /// Most characters of a decimal: far more than any price, few enough to parse at once.
 const MAX_DECIMAL_CHARS: usize = 40;
 
-/// An exact decimal number, sent as a string: `"89990.00"`. Whole numbers are accepted as input;
-/// floating point numbers are not, because they are not exact.
+/// An exact decimal number.
 #[derive(Debug, Clone, Copy)]
 pub struct DecimalScalar(pub Decimal);
 
@@ -21,7 +21,22 @@ pub struct DecimalScalar(pub Decimal);
 #[Scalar(name = "Decimal")]
 impl ScalarType for DecimalScalar {
     fn parse(value: Value) -> InputValueResult<Self> {
-        let parsed = match &value {
+        Self::read(&value)
+            .ok_or_else(|| InputValueError::custom("a decimal is a string such as \"89990.00\""))
+    }
+
+    fn is_valid(value: &Value) -> bool {
+        Self::read(value).is_some()
+    }
+
+    fn to_value(&self) -> Value {
+        Value::String(self.0.to_string())
+    }
+}
+
+impl DecimalScalar {
+    fn read(value: &Value) -> Option<Self> {
+        let decimal = match value {
             Value::String(text) if text.len() <= MAX_DECIMAL_CHARS => {
                 // `from_str_exact` refuses what would have to be rounded.
                 Decimal::from_str_exact(text).ok()
@@ -29,17 +44,11 @@ impl ScalarType for DecimalScalar {
             Value::Number(number) => number.as_i64().map(Decimal::from),
             _ => None,
         };
-        parsed
-            .map(Self)
-            .ok_or_else(|| InputValueError::custom("a decimal is a string such as \"89990.00\""))
-    }
-
-    fn to_value(&self) -> Value {
-        Value::String(self.0.to_string())
+        decimal.map(Self)
     }
 }
 
-/// A moment in UTC as RFC 3339: `"2026-11-15T10:00:00.000Z"`.
+/// A moment in UTC.
 #[derive(Debug, Clone, Copy)]
 pub struct DateTimeScalar(pub Timestamp);
 
@@ -47,14 +56,13 @@ pub struct DateTimeScalar(pub Timestamp);
 #[Scalar(name = "DateTime")]
 impl ScalarType for DateTimeScalar {
     fn parse(value: Value) -> InputValueResult<Self> {
-        let Value::String(text) = &value else {
-            return Err(InputValueError::expected_type(value));
-        };
-        chrono::DateTime::parse_from_rfc3339(text)
-            .map(|time| Self(Timestamp::from_micros(time.timestamp_micros())))
-            .map_err(|_| {
-                InputValueError::custom("a time is RFC 3339, such as \"2026-11-15T10:00:00Z\"")
-            })
+        Self::read(&value).ok_or_else(|| {
+            InputValueError::custom("a time is RFC 3339, such as \"2026-11-15T10:00:00Z\"")
+        })
+    }
+
+    fn is_valid(value: &Value) -> bool {
+        Self::read(value).is_some()
     }
 
     fn to_value(&self) -> Value {
@@ -62,20 +70,35 @@ impl ScalarType for DateTimeScalar {
     }
 }
 
-/// An amount of money.
-pub struct MoneyNode(pub Money);
-
-/// An amount of money.
-#[Object(name = "Money")]
-impl MoneyNode {
-    /// How much, exactly.
-    async fn amount(&self) -> DecimalScalar {
-        DecimalScalar(self.0.amount)
+impl DateTimeScalar {
+    fn read(value: &Value) -> Option<Self> {
+        let Value::String(text) = value else { return None };
+        let time = chrono::DateTime::parse_from_rfc3339(text).ok()?;
+        Some(Self(Timestamp::from_micros(time.timestamp_micros())))
     }
+}
 
+/// An amount of money.
+#[derive(SimpleObject)]
+pub struct Money {
+    /// How much, exactly.
+    amount: DecimalScalar,
     /// The currency as a code of ISO 4217, such as `RUB`.
-    async fn currency_code(&self) -> &str {
-        self.0.currency.as_str()
+    currency_code: String,
+}
+
+/// An amount of money in an answer.
+pub type MoneyNode = Leaf<money::Money>;
+
+impl LeafObject for money::Money {
+    type Shape = Money;
+
+    fn field(&self, name: &str) -> Option<Value> {
+        match name {
+            "amount" => Some(DecimalScalar(self.amount).to_value()),
+            "currencyCode" => Some(Value::String(self.currency.as_str().to_owned())),
+            _ => None,
+        }
     }
 }
 

@@ -2,9 +2,10 @@
 //! anything is executed. Messages name the place, never the value.
 
 use async_graphql::parser::types::{BaseType, Type, VariableDefinition};
-use async_graphql::{Positioned, Value, Variables};
+use async_graphql::{Positioned, ScalarType, Value, Variables};
 
 use super::index::{InputInfo, SchemaIndex};
+use super::scalars::{DateTimeScalar, DecimalScalar};
 
 /// Says what is wrong with the variables, if anything is; fills in defaults.
 pub fn coerce(
@@ -124,7 +125,9 @@ fn check_scalar(name: &str, value: &Value, path: &Path<'_>) -> Result<(), String
         | ("Boolean", Value::Boolean(_)) => true,
         ("ID", Value::Number(number)) => number.is_i64() || number.is_u64(),
         ("Int" | "Float" | "String" | "Boolean" | "ID", _) => false,
-        // The schema's own scalars know themselves what they accept.
+        // Asked here too, because their own refusal does not know the place.
+        ("Decimal", value) => DecimalScalar::is_valid(value),
+        ("DateTime", value) => DateTimeScalar::is_valid(value),
         _ => !matches!(value, Value::Object(_) | Value::List(_)),
     };
     if sound { Ok(()) } else { Err(path.fault(&format!("must be of type {name}"))) }
@@ -168,6 +171,11 @@ mod tests {
             (
                 serde_json::json!({ "id": 1, "n": 2_147_483_648_u32 }),
                 "Variable \"$n\" must be of type Int.",
+            ),
+            (
+                serde_json::json!({ "id": 1, "p": {
+                    "id": 1, "name": "x", "category": "y", "price": { "amount": "1,50" } } }),
+                "Variable \"$p.price.amount\" must be of type Decimal.",
             ),
             (serde_json::json!({ "id": 1, "p": [{}, 1] }), "Variable \"$p.0."),
             (

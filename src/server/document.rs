@@ -60,7 +60,8 @@ impl From<Error> for Refusal {
 pub(super) struct Document {
     parsed: ExecutableDocument,
     operations: Vec<Operation>,
-    tokens: usize,
+    /// Memory it takes, about.
+    bytes: u64,
 }
 
 /// What is known of an operation before it is executed.
@@ -86,19 +87,23 @@ impl Document {
         let none = Variables::default();
         let known = |(name, operation): (Option<&Name>, &Positioned<OperationDefinition>)| {
             let flat = is_fixed.then(|| {
-                let flat = flatten(&parsed, operation, &none);
+                let flat = flatten(&parsed, operation, &none)?;
                 let cost = cost(graph.index(), &flat, &none);
-                (Arc::new(flat), cost)
+                Ok::<_, Error>((Arc::new(flat), cost))
             });
-            Operation {
+            Ok::<_, Error>(Operation {
                 name: name.map(|name| Arc::from(name.as_str())),
                 kind: operation.node.ty,
                 root: root_of(&operation.node.selection_set.node),
-                flat,
-            }
+                flat: flat.transpose()?,
+            })
         };
-        let operations = parsed.operations.iter().map(known).collect();
-        Ok(Self { parsed, operations, tokens })
+        let operations = parsed.operations.iter().map(known).collect::<Result<_, _>>()?;
+        // Strings are kept as they are, in both forms.
+        let bytes = u64::try_from(2 * text.len())
+            .unwrap_or(u64::MAX)
+            .saturating_add(u64::try_from(tokens).unwrap_or(u64::MAX).saturating_mul(TOKEN_BYTES));
+        Ok(Self { parsed, operations, bytes })
     }
 
     /// The operation that a request means.
@@ -139,7 +144,7 @@ impl Document {
             Some((flat, known)) if !known.varies => (flat.clone(), known.total),
             Some((flat, _)) => (flat.clone(), cost(graph.index(), flat, variables).total),
             None => {
-                let flat = flatten(&self.parsed, definition, variables);
+                let flat = flatten(&self.parsed, definition, variables)?;
                 let total = cost(graph.index(), &flat, variables).total;
                 (Arc::new(flat), total)
             }
@@ -183,24 +188,24 @@ fn schema_faults(mut faults: Vec<ServerError>) -> Refusal {
 }
 
 #[derive(Clone)]
-struct ByTokens;
+struct BySize;
 
-impl Weighter<DocumentHash, Arc<Document>> for ByTokens {
+impl Weighter<DocumentHash, Arc<Document>> for BySize {
     fn weight(&self, _: &DocumentHash, document: &Arc<Document>) -> u64 {
-        u64::try_from(document.tokens).unwrap_or(u64::MAX).saturating_mul(TOKEN_BYTES) + 1
+        document.bytes
     }
 }
 
 /// The documents seen lately.
 pub(crate) struct Documents {
-    cache: Cache<DocumentHash, Arc<Document>, ByTokens>,
+    cache: Cache<DocumentHash, Arc<Document>, BySize>,
 }
 
 impl Documents {
     /// A cache as large as the limits say.
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            cache: Cache::with_weighter(EXPECTED_DOCUMENTS, limits.document_cache_bytes, ByTokens),
+            cache: Cache::with_weighter(EXPECTED_DOCUMENTS, limits.document_cache_bytes, BySize),
         }
     }
 

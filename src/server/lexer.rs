@@ -28,7 +28,7 @@ pub(super) fn check_text(text: &str, max_tokens: usize) -> Result<usize, Error> 
                 at += 3;
                 continue;
             }
-            b'"' => end_of_string(bytes, at),
+            b'"' => end_of_string(bytes, at)?,
             b'{' | b'(' | b'[' => {
                 nesting += 1;
                 if nesting > MAX_NESTING {
@@ -75,12 +75,12 @@ fn end_of_comment(bytes: &[u8], at: usize) -> usize {
     line.map_or(bytes.len(), |length| at + length)
 }
 
-fn end_of_string(bytes: &[u8], at: usize) -> usize {
+fn end_of_string(bytes: &[u8], at: usize) -> Result<usize, Error> {
     let (mut end, quotes): (usize, &[u8]) =
         if bytes[at..].starts_with(b"\"\"\"") { (at + 3, b"\"\"\"") } else { (at + 1, b"\"") };
     while end < bytes.len() {
         if bytes[end..].starts_with(quotes) {
-            return end + quotes.len();
+            return Ok(end + quotes.len());
         }
         let in_line = quotes.len() == 1;
         end += match bytes[end] {
@@ -88,11 +88,13 @@ fn end_of_string(bytes: &[u8], at: usize) -> usize {
             b'\\' if in_line => 2,
             b'\\' if bytes[end..].starts_with(b"\\\"\"\"") => 4,
             // A string in quotes ends with its line; the parser says what is wrong with that.
-            b'\n' | b'\r' if in_line => return end,
+            b'\n' | b'\r' if in_line => return Ok(end),
             _ => 1,
         };
     }
-    bytes.len()
+    // The parser would take `""""` without an end for two empty strings and go on behind them,
+    // through text that was not counted here.
+    Err(Error::BadUserInput("The document has a string without an end.".to_owned()))
 }
 
 #[cfg(test)]
@@ -111,8 +113,14 @@ mod tests {
         assert_eq!(tokens("{ a # } } }\n b }"), 4);
         assert_eq!(tokens(r#"{ a(s: "\" { \\") }"#), 8);
         assert_eq!(tokens(r#"{ a(s: """ " \""" { """) }"#), 8);
-        assert_eq!(tokens(r#"{ a(s: "unfinished"#), 6);
         assert_eq!(tokens("{ a(n: -1.5e+3) }"), 10);
+    }
+
+    #[test]
+    fn refuses_strings_without_an_end() {
+        for text in [r#"{ a(s: "x"#, r#"{ a(s: """x"#, r#"{ a(s: ["""" [[[[]]]]]) }"#] {
+            assert!(matches!(check_text(text, 100), Err(Error::BadUserInput(_))), "{text}");
+        }
     }
 
     #[test]

@@ -5,7 +5,6 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use async_graphql::parser::types::{ExecutableDocument, OperationType};
 use async_graphql::{
@@ -18,6 +17,7 @@ use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use axum::response::Response;
 use futures_util::FutureExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::time::Instant;
 
 use super::document::{Document, Operation, Refusal, hash_of};
 use super::wire::{self, GraphRequest, Media, PersistedQuery, RequestExtensions};
@@ -41,6 +41,7 @@ const MAX_REQUEST_ID: usize = 64;
 pub(super) async fn post(State(app): State<Arc<App>>, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
     let id = request_id(&parts.headers);
+    let deadline = Instant::now() + app.config.limits.deadline;
     let Some(media) = Media::accepted(&parts.headers) else { return not_acceptable(&id) };
     let work = async {
         if !is_json(&parts.headers) {
@@ -52,11 +53,13 @@ pub(super) async fn post(State(app): State<Arc<App>>, request: Request<Body>) ->
             Err((status, error)) => return wire::with_status(status, media, &error),
         };
         match GraphRequest::from_json(&body) {
-            Ok(request) => answer(&app, &parts.headers, media, &id, request, true).await,
+            Ok(request) => {
+                answer(&app, &parts.headers, media, (&id, deadline), request, true).await
+            }
             Err(error) => wire::failed(media, &error),
         }
     };
-    within_deadline(&app, media, &id, work).await
+    within(deadline, media, &id, work).await
 }
 
 /// `GET /graphql`: the page for a browser, queries for a program.
@@ -71,6 +74,7 @@ pub(super) async fn get(
         return graphiql::page();
     }
     let id = request_id(&headers);
+    let deadline = Instant::now() + app.config.limits.deadline;
     let Some(media) = Media::accepted(&headers) else { return not_acceptable(&id) };
     let work = async {
         let Some(query) = query.filter(|query| !query.is_empty()) else {
@@ -84,11 +88,18 @@ pub(super) async fn get(
             return wire::with_status(StatusCode::BAD_REQUEST, media, &error);
         }
         match request_from_query(&query) {
-            Ok(request) => answer(&app, &headers, media, &id, request, false).await,
+            Ok(request) => answer(&app, &headers, media, (&id, deadline), request, false).await,
             Err(error) => wire::failed(media, &error),
         }
     };
-    within_deadline(&app, media, &id, work).await
+    within(deadline, media, &id, work).await
+}
+
+/// Who asks for an operation, under which name, and until when the answer is of use.
+struct Asked<'a> {
+    viewer: Viewer,
+    id: &'a str,
+    deadline: Instant,
 }
 
 /// Executes a request and answers it. `may_change` is whether mutations are let through.
@@ -96,7 +107,7 @@ async fn answer(
     app: &App,
     headers: &HeaderMap,
     media: Media,
-    id: &str,
+    (id, deadline): (&str, Instant),
     request: GraphRequest,
     may_change: bool,
 ) -> Response {
@@ -136,8 +147,11 @@ async fn answer(
             return wire::refused(media, &Refusal::One(Error::BadUserInput(message)));
         }
     }
-    let response = execute(app, shop, viewer, id, operation, &flat, variables).await;
-    wire::executed(media, &response)
+    let asked = Asked { viewer, id, deadline };
+    match execute(app, shop, asked, operation, &flat, variables).await {
+        Ok(response) => wire::executed(media, &response),
+        Err(error) => wire::failed(media, &error),
+    }
 }
 
 /// The document that a request brings or, by its hash, means.
@@ -181,21 +195,21 @@ fn persisted_hash(persisted: &PersistedQuery) -> Result<[u8; 32], Error> {
     Ok(hash)
 }
 
-/// Runs the resolvers, turns a panic into an error, and writes the operation's line.
+/// Runs the resolvers until the deadline, turns a panic into an error, and writes the operation's
+/// line.
 async fn execute(
     app: &App,
     shop: &Arc<Shop>,
-    viewer: Viewer,
-    id: &str,
+    asked: Asked<'_>,
     operation: &Operation,
     flat: &ExecutableDocument,
     variables: Variables,
-) -> GraphQlResponse {
+) -> Result<GraphQlResponse, Error> {
     let started = Instant::now();
     let rounds = Arc::new(Rounds::default());
     let mut request = GraphQlRequest::new("").variables(variables).data(RequestContext::new(
         shop.clone(),
-        viewer,
+        asked.viewer,
         &rounds,
     ));
     // The executor takes the document apart, so it gets a copy.
@@ -203,35 +217,31 @@ async fn execute(
     // The executor's state is large; boxed, it is not copied each time a future is put into another.
     let execution = Box::pin(app.graph.execute(request));
     let run = AssertUnwindSafe(rounds.drive(execution)).catch_unwind();
+    let run = tokio::time::timeout_at(asked.deadline, run);
     let (result, reads, cache_hits) = OperationStats::collect(run).await;
-    let mut response = match result {
-        Ok(mut response) => {
+    let result = match result {
+        Ok(Ok(mut response)) => {
             complete(&mut response.data, flat, app.graph.index());
-            response
+            // They come as they happened; a client reads them in the order of its query.
+            response.errors.sort_by_key(|e| e.locations.first().map(|at| (at.line, at.column)));
+            response.errors.iter_mut().for_each(give_code);
+            Ok(response)
         }
-        Err(_) => {
-            tracing::error!(request_id = id, "a resolver panicked");
-            GraphQlResponse::from_errors(vec![ServerError::from(&Error::Internal)])
+        Ok(Err(_)) => {
+            tracing::error!(request_id = asked.id, "a resolver panicked");
+            Err(Error::Internal)
         }
+        Err(_) => Err(Error::Timeout),
     };
-    // They come as they happened; a client reads them in the order of its query.
-    response.errors.sort_by_key(|error| error.locations.first().map(|at| (at.line, at.column)));
-    let mut code = None;
-    let mut is_failure = false;
-    for error in &mut response.errors {
-        let found = code_of(error);
-        is_failure |= matches!(found, "INTERNAL" | "UNAVAILABLE" | "TIMEOUT");
-        code.get_or_insert(found);
-    }
-    let has_data = !matches!(response.data, async_graphql::Value::Null);
+    let codes = || result.iter().flat_map(|response| &response.errors).filter_map(code_of);
+    let code = result.as_ref().err().map(Error::code).or_else(|| codes().next());
     let outcome = match code {
         None => Outcome::Ok,
-        Some(_) if is_failure => Outcome::Failed,
-        Some(_) if has_data => Outcome::Partial,
+        Some(code) if Error::is_failure(code) || codes().any(Error::is_failure) => Outcome::Failed,
         Some(_) => Outcome::Refused,
     };
     app.metrics.operation(&OperationLine {
-        request_id: id,
+        request_id: asked.id,
         name: operation.name.as_deref(),
         root: operation.root.clone(),
         outcome,
@@ -240,42 +250,32 @@ async fn execute(
         reads,
         cache_hits,
     });
-    response
+    result
 }
 
-/// The code of an error. One without a code comes from async-graphql, about an argument whose
-/// value the schema's types cannot take; it gets that code.
-fn code_of(error: &mut ServerError) -> &'static str {
-    let code = error.extensions.as_ref().and_then(|extensions| extensions.get("code"));
-    let known = [
-        Error::BadUserInput(String::new()),
-        Error::QueryTooComplex(String::new()),
-        Error::Unauthenticated(""),
-        Error::Forbidden(""),
-        Error::Timeout,
-        Error::Unavailable,
-        Error::Internal,
-    ];
-    match code {
-        Some(async_graphql::Value::String(code)) => {
-            known.iter().map(Error::code).find(|known| known == code).unwrap_or("INTERNAL")
-        }
-        _ => {
-            let input = Error::BadUserInput(String::new());
-            error.extensions = ServerError::from(&input).extensions;
-            input.code()
-        }
+/// An error without a code comes from async-graphql, about an argument whose value the schema's
+/// types cannot take; it gets that code.
+fn give_code(error: &mut ServerError) {
+    if code_of(error).is_none() {
+        error.extensions = ServerError::from(&Error::BadUserInput(String::new())).extensions;
+    }
+}
+
+fn code_of(error: &ServerError) -> Option<&str> {
+    match error.extensions.as_ref()?.get("code")? {
+        async_graphql::Value::String(code) => Some(code),
+        _ => None,
     }
 }
 
 /// Gives up when the deadline has passed, and names the request in the answer.
-async fn within_deadline(
-    app: &App,
+async fn within(
+    deadline: Instant,
     media: Media,
     id: &str,
     work: impl Future<Output = Response>,
 ) -> Response {
-    let response = match tokio::time::timeout(app.config.limits.deadline, work).await {
+    let response = match tokio::time::timeout_at(deadline, work).await {
         Ok(response) => response,
         Err(_) => {
             tracing::warn!(request_id = id, "deadline passed");

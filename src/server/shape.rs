@@ -98,7 +98,9 @@ impl<'a> Walk<'a> {
                     let lists = INTROSPECTION_LISTS.contains(&name);
                     Measure {
                         nodes: inside.nodes.saturating_add(1),
-                        aliases: inside.aliases + usize::from(field.node.alias.is_some()),
+                        aliases: inside
+                            .aliases
+                            .saturating_add(usize::from(field.node.alias.is_some())),
                         width: 1,
                         depth: inside.depth + 1,
                         introspection_lists: inside.introspection_lists + usize::from(lists),

@@ -81,10 +81,13 @@ pub enum OpenError {
     /// The cluster answers, but not in a way this program can work with.
     #[error("the Cassandra cluster cannot be used: {0}")]
     Cluster(String),
+    /// The cluster, or enough of it, does not answer; worth trying again.
+    #[error("the Cassandra cluster does not answer: {0}")]
+    Away(String),
 }
 
-/// Opens the store that the configuration names. For Cassandra it waits until the cluster answers
-/// and brings its tables up to date.
+/// Opens the store that the configuration names. For Cassandra it waits until enough of the cluster
+/// answers, and brings its tables up to date.
 pub async fn open(
     config: &StoreConfig,
     clock: Arc<dyn Clock>,
@@ -99,12 +102,18 @@ pub async fn open(
                     .map(|store| Arc::new(store) as Arc<dyn Store>)
             })
             .await
-            .unwrap_or_else(|_| Err(OpenError::Cluster("the opening thread ended".to_owned())))
+            .unwrap_or_else(|_| {
+                let cause = "the thread that opens it has ended".to_owned();
+                Err(OpenError::Broken { dir: "the store".to_owned(), cause })
+            })
         }
         StoreConfig::Cassandra(config) => {
-            let session = cassandra::connect(config).await?;
-            cassandra::migrate(&session, config).await?;
-            Ok(Arc::new(cassandra::CassandraStore::open(session, &config.keyspace, metrics).await?))
+            let store = cassandra::patiently(config, async || {
+                let session = cassandra::connect(config).await?;
+                cassandra::migrate(&session, config).await?;
+                cassandra::CassandraStore::open(session, config, metrics.clone()).await
+            });
+            Ok(Arc::new(store.await?))
         }
     }
 }

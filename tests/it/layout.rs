@@ -92,7 +92,8 @@ fn stores_know_no_graphql_no_cache_and_no_http() {
 fn only_a_store_names_its_driver() {
     for (path, text) in sources(&root().join("src")) {
         let relative = path.strip_prefix(root()).unwrap().display().to_string();
-        let code = code(&text);
+        // The name of a log's source is not the use of it.
+        let code = code(&text).replace("\"scylla::", "\"");
         if !relative.contains("cassandra") {
             assert!(!code.contains("scylla::"), "{relative} names the Cassandra driver");
         }

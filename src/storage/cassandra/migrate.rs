@@ -1,14 +1,17 @@
 //! Bringing the tables up to date: numbered files of CQL, applied in order and recorded in the
 //! keyspace. Safe to run twice, and from two instances at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use scylla::client::session::Session;
+use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::response::query_result::QueryResult;
+use scylla::statement::SerialConsistency;
 use scylla::statement::unprepared::Statement as Cql;
 use scylla::value::{CqlValue, Row};
 
-use super::statement::in_keyspace;
+use super::statement::{in_keyspace, open_error};
 use crate::config::CassandraConfig;
 use crate::storage::OpenError;
 
@@ -16,36 +19,44 @@ use crate::storage::OpenError;
 const MIGRATIONS: &[(i32, &str, &str)] =
     &[(1, "catalogue", include_str!("migrations/0001_catalogue.cql"))];
 
+/// The tables that migrations themselves need.
+const OWN_TABLES: [&str; 2] = [
+    "CREATE TABLE IF NOT EXISTS ks.schema_migrations \
+     (part text, number int, name text, applied_at timestamp, PRIMARY KEY ((part), number))",
+    "CREATE TABLE IF NOT EXISTS ks.schema_lock (name text PRIMARY KEY, holder uuid)",
+];
+
 /// Who may run migrations now: one row, taken with a conditional write, given up by its life time
 /// should its holder die.
-const LOCK_SECONDS: i32 = 60;
+///
+/// Longer than all statements of a migration may take.
+const LOCK_SECONDS: i32 = 300;
 /// How often an instance that waits for another one's migrations looks again.
 const LOCK_POLL: Duration = Duration::from_millis(300);
-/// How often it looks before it gives up: twice the life of the lock.
-const LOCK_POLLS: u32 = 400;
+/// How often it looks before it gives up: longer than the life of the lock.
+const LOCK_POLLS: u32 = 1_200;
 /// Changing the schema waits for all nodes to agree; that takes longer than a query.
 const DDL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Applies what is missing.
 pub async fn migrate(session: &Session, config: &CassandraConfig) -> Result<(), OpenError> {
-    create_keyspace(session, config).await?;
     let keyspace = config.keyspace.as_str();
-    for ddl in [
-        "CREATE TABLE IF NOT EXISTS ks.schema_migrations \
-         (part text, number int, name text, applied_at timestamp, PRIMARY KEY ((part), number))",
-        "CREATE TABLE IF NOT EXISTS ks.schema_lock (name text PRIMARY KEY, holder uuid)",
-    ] {
-        run(session, &in_keyspace(ddl, keyspace)).await?;
-    }
-    if newest(session, keyspace).await? >= MIGRATIONS.last().map_or(0, |(number, ..)| *number) {
+    let known = MIGRATIONS.last().map_or(0, |(number, ..)| *number);
+    // Asked first, so that an instance changes the schema only when there is something to change.
+    // A keyspace without the table of migrations has none.
+    if newest(session, keyspace).await.is_ok_and(|newest| newest >= known) {
         return Ok(());
+    }
+    create_keyspace(session, config).await?;
+    for ddl in OWN_TABLES {
+        run(session, &in_keyspace(ddl, keyspace)).await?;
     }
     let holder = uuid::Uuid::new_v4();
     lock(session, keyspace, holder).await?;
     let applied = apply_missing(session, keyspace).await;
     // Whatever happened, the next one must not wait for the lock's life to end.
     let unlock = "DELETE FROM ks.schema_lock WHERE name = 'migrate' IF holder = ?";
-    let _ = session.query_unpaged(in_keyspace(unlock, keyspace), (holder,)).await;
+    let _ = session.query_unpaged(conditional(in_keyspace(unlock, keyspace)), (holder,)).await;
     applied
 }
 
@@ -74,7 +85,7 @@ async fn apply_missing(session: &Session, keyspace: &str) -> Result<(), OpenErro
         session
             .query_unpaged(in_keyspace(record, keyspace), (number, name))
             .await
-            .map_err(|error| OpenError::Cluster(error.to_string()))?;
+            .map_err(|error| open_error(&error))?;
         tracing::info!(number, name, "migration applied");
     }
     Ok(())
@@ -87,7 +98,7 @@ async fn newest(session: &Session, keyspace: &str) -> Result<i32, OpenError> {
     let rows = session
         .query_unpaged(in_keyspace(cql, keyspace), ())
         .await
-        .map_err(|error| wrong(&error))?
+        .map_err(|error| open_error(&error))?
         .into_rows_result()
         .map_err(|error| wrong(&error))?;
     let (newest,): (Option<i32>,) = rows.single_row().map_err(|error| wrong(&error))?;
@@ -100,32 +111,48 @@ async fn lock(session: &Session, keyspace: &str, holder: uuid::Uuid) -> Result<(
          IF NOT EXISTS USING TTL {LOCK_SECONDS}"
     );
     for _ in 0..LOCK_POLLS {
-        match session.query_unpaged(cql.as_str(), (holder,)).await {
+        match session.query_unpaged(conditional(cql.clone()), (holder,)).await {
             Ok(result) => {
-                if was_applied(result) {
+                if is_ours(result, holder) {
                     return Ok(());
                 }
             }
-            // Lost in a race or a time-out: whether it was taken shows in the next round, because
-            // the lock is then held, and given up by its life time if it was ours.
-            Err(error) => tracing::warn!(%error, "the migration lock was not answered"),
+            // Whether it was taken shows in the next round, which names the holder.
+            Err(error) => match open_error(&error) {
+                OpenError::Away(cause) => {
+                    tracing::warn!(cause, "the migration lock was not answered");
+                }
+                refusal => return Err(refusal),
+            },
         }
         tokio::time::sleep(LOCK_POLL).await;
     }
-    Err(OpenError::Cluster("another instance holds the migration lock".to_owned()))
+    Err(OpenError::Away("another instance holds the migration lock".to_owned()))
 }
 
-/// The verdict of a conditional write: the first column of its answer.
-fn was_applied(result: QueryResult) -> bool {
+/// A conditional write for all data centres together, which the driver does not repeat.
+fn conditional(cql: String) -> Cql {
+    let mut statement = Cql::new(cql);
+    statement.set_serial_consistency(Some(SerialConsistency::Serial));
+    statement.set_retry_policy(Some(Arc::new(FallthroughRetryPolicy::new())));
+    statement
+}
+
+/// Whether the lock is ours now: taken by this write, or by one whose answer was lost.
+fn is_ours(result: QueryResult, holder: uuid::Uuid) -> bool {
     let row = result.into_rows_result().ok().and_then(|rows| rows.maybe_first_row::<Row>().ok()?);
-    row.is_some_and(|row| matches!(row.columns.first(), Some(Some(CqlValue::Boolean(true)))))
+    row.is_some_and(|row| {
+        matches!(row.columns.first(), Some(Some(CqlValue::Boolean(true))))
+            || row.columns.contains(&Some(CqlValue::Uuid(holder)))
+    })
 }
 
 async fn run(session: &Session, ddl: &str) -> Result<(), OpenError> {
     let mut statement = Cql::new(ddl);
     statement.set_request_timeout(Some(DDL_TIMEOUT));
     session.query_unpaged(statement, ()).await.map(drop).map_err(|error| {
-        OpenError::Cluster(format!("the migration statement «{ddl}» failed: {error}"))
+        tracing::warn!(ddl, %error, "a migration statement failed");
+        open_error(&error)
     })
 }
 

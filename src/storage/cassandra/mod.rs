@@ -11,16 +11,17 @@ use async_trait::async_trait;
 use scylla::client::session::Session;
 
 pub use migrate::migrate;
-pub use session::connect;
+pub use session::{connect, patiently};
 pub use statement::{Access, Statement, Statements};
 
 use super::{OpenError, Store, StoreError};
 use crate::catalog::cassandra::CatalogStatements;
+use crate::config::CassandraConfig;
 use crate::telemetry::Metrics;
 
 /// All domains on one Cassandra cluster.
 pub struct CassandraStore {
-    pub(crate) catalog: CatalogStatements,
+    pub(crate) catalog: Arc<CatalogStatements>,
     ping: Statement,
 }
 
@@ -31,12 +32,12 @@ impl CassandraStore {
     /// Prepares every statement of every domain, so that a broken one is found now.
     pub async fn open(
         session: Arc<Session>,
-        keyspace: &str,
+        config: &CassandraConfig,
         metrics: Arc<Metrics>,
     ) -> Result<Self, OpenError> {
-        let statements = Statements::new(session, keyspace, metrics);
+        let statements = Statements::new(session, config, metrics);
         Ok(Self {
-            catalog: CatalogStatements::prepare(&statements).await?,
+            catalog: Arc::new(CatalogStatements::prepare(&statements).await?),
             // A read at quorum of a table that is always there: it answers when the shop can.
             ping: statements
                 .prepare(

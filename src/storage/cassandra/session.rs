@@ -10,7 +10,7 @@ use scylla::client::PoolSize;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
-use scylla::policies::load_balancing::DefaultPolicy;
+use scylla::policies::load_balancing::{DefaultPolicy, LoadBalancingPolicy};
 use scylla::statement::Consistency;
 
 use crate::config::CassandraConfig;
@@ -32,24 +32,23 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause between two attempts.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// Connects to the cluster; waits for it as long as it takes, and says what it waits for.
-///
-/// What no waiting mends (a certificate that cannot be read, refused credentials) is an error.
-pub async fn connect(config: &CassandraConfig) -> Result<Arc<Session>, OpenError> {
-    let tls = config.tls_ca.as_ref().map(|path| tls_config(path)).transpose()?;
+/// Does what `attempt` does, again and again as long as the cluster is away, and says what it waits
+/// for. What no waiting mends (refused credentials, a bad certificate, a broken statement) is an
+/// error.
+pub async fn patiently<T>(
+    config: &CassandraConfig,
+    attempt: impl AsyncFn() -> Result<T, OpenError>,
+) -> Result<T, OpenError> {
     let mut pause = FIRST_PAUSE;
     loop {
-        let error = match builder(config, tls.clone()).build().await {
-            Ok(session) => return Ok(Arc::new(session)),
-            Err(error) => error,
+        let error = match attempt().await {
+            Err(OpenError::Away(error)) => error,
+            done => return done,
         };
-        if is_refusal(&error) {
-            return Err(OpenError::Cluster(error.to_string()));
-        }
         tracing::warn!(
             nodes = config.nodes.join(","),
             retry_in_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-            %error,
+            error,
             "waiting for Cassandra"
         );
         tokio::time::sleep(pause).await;
@@ -57,11 +56,25 @@ pub async fn connect(config: &CassandraConfig) -> Result<Arc<Session>, OpenError
     }
 }
 
+/// Connects to the cluster.
+pub async fn connect(config: &CassandraConfig) -> Result<Arc<Session>, OpenError> {
+    let tls = config.tls_ca.as_ref().map(|path| tls_config(path)).transpose()?;
+    match builder(config, tls).build().await {
+        Ok(session) => Ok(Arc::new(session)),
+        Err(error) if is_refusal(&error) => Err(OpenError::Cluster(error.to_string())),
+        Err(error) => Err(OpenError::Away(error.to_string())),
+    }
+}
+
+/// Where requests go: to a replica in this instance's data centre. A statement's own profile takes
+/// the place of the session's, so both are given it.
+pub(super) fn routing(config: &CassandraConfig) -> Arc<dyn LoadBalancingPolicy> {
+    DefaultPolicy::builder().prefer_datacenter(config.dc.clone()).token_aware(true).build()
+}
+
 fn builder(config: &CassandraConfig, tls: Option<Arc<rustls::ClientConfig>>) -> SessionBuilder {
-    let routing =
-        DefaultPolicy::builder().prefer_datacenter(config.dc.clone()).token_aware(true).build();
     let profile = ExecutionProfile::builder()
-        .load_balancing_policy(routing)
+        .load_balancing_policy(routing(config))
         .consistency(Consistency::LocalQuorum)
         .request_timeout(Some(REQUEST_TIMEOUT))
         .build();
@@ -91,8 +104,14 @@ fn is_refusal(error: &scylla::errors::NewSessionError) -> bool {
     else {
         return false;
     };
-    let ConnectionError::ConnectionSetupRequestError(error) = last_connection_error else {
-        return false;
+    let error = match last_connection_error {
+        ConnectionError::ConnectionSetupRequestError(error) => error,
+        // A certificate that is not to be trusted does not become so.
+        ConnectionError::IoError(error) => {
+            let tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+            return matches!(tls, Some(rustls::Error::InvalidCertificate(_)));
+        }
+        _ => return false,
     };
     matches!(
         error.get_error(),

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::client::session::Session;
-use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
+use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
+use scylla::policies::load_balancing::LoadBalancingPolicy;
 use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy};
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::response::query_result::QueryResult;
@@ -14,6 +15,8 @@ use scylla::serialize::row::SerializeRow;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 
+use super::session::routing;
+use crate::config::CassandraConfig;
 use crate::storage::{OpenError, StoreError};
 use crate::telemetry::{CallKind, Metrics};
 
@@ -55,8 +58,9 @@ impl Access {
         matches!(self, Self::ReadOne | Self::ReadQuorum | Self::WriteQuorum)
     }
 
-    fn profile(self) -> ExecutionProfileHandle {
+    fn profile(self, routing: &Arc<dyn LoadBalancingPolicy>) -> ExecutionProfileHandle {
         let profile = ExecutionProfile::builder()
+            .load_balancing_policy(routing.clone())
             .consistency(self.consistency())
             .serial_consistency(Some(SerialConsistency::LocalSerial));
         let profile = if self.may_be_repeated() {
@@ -78,13 +82,14 @@ impl Access {
 pub struct Statements {
     session: Arc<Session>,
     keyspace: String,
+    routing: Arc<dyn LoadBalancingPolicy>,
     metrics: Arc<Metrics>,
 }
 
 impl Statements {
-    /// Statements that run on `session`, on the tables of `keyspace`.
-    pub fn new(session: Arc<Session>, keyspace: &str, metrics: Arc<Metrics>) -> Self {
-        Self { session, keyspace: keyspace.to_owned(), metrics }
+    /// Statements that run on `session`, on the tables of the shop's keyspace.
+    pub fn new(session: Arc<Session>, config: &CassandraConfig, metrics: Arc<Metrics>) -> Self {
+        Self { session, keyspace: config.keyspace.clone(), routing: routing(config), metrics }
     }
 
     /// Prepares one statement, in which `ks.` stands for the keyspace. `table` names what it works
@@ -96,11 +101,12 @@ impl Statements {
         access: Access,
         timeout: Duration,
     ) -> Result<Statement, OpenError> {
-        let mut prepared =
-            self.session.prepare(in_keyspace(cql, &self.keyspace)).await.map_err(|error| {
-                OpenError::Cluster(format!("the statement «{cql}» cannot be prepared: {error}"))
-            })?;
-        prepared.set_execution_profile_handle(Some(access.profile()));
+        let mut prepared = self
+            .session
+            .prepare(in_keyspace(cql, &self.keyspace))
+            .await
+            .map_err(|error| not_prepared(cql, &error))?;
+        prepared.set_execution_profile_handle(Some(access.profile(&self.routing)));
         prepared.set_is_idempotent(access.may_be_repeated());
         prepared.set_request_timeout(Some(timeout));
         // The columns were told when it was prepared; sending them with each answer is waste.
@@ -144,6 +150,30 @@ pub(super) fn in_keyspace(cql: &str, keyspace: &str) -> String {
     cql.replace(" ks.", &format!(" \"{keyspace}\"."))
 }
 
+/// Tells a statement that the server refuses from a server that does not answer.
+fn not_prepared(cql: &str, error: &PrepareError) -> OpenError {
+    let message = format!("the statement «{cql}» cannot be prepared: {error}");
+    match error {
+        PrepareError::AllAttemptsFailed { first_attempt } => {
+            match attempt_error("prepare", first_attempt, String::new()) {
+                StoreError::Fault { .. } => OpenError::Cluster(message),
+                _ => OpenError::Away(message),
+            }
+        }
+        _ => OpenError::Away(message),
+    }
+}
+
+/// The same for a statement that is run while the store is being opened.
+pub(super) fn open_error(error: &ExecutionError) -> OpenError {
+    match store_error("open", error) {
+        StoreError::Fault { cause, .. } => OpenError::Cluster(cause),
+        StoreError::Timeout { cause, .. } | StoreError::Unavailable { cause, .. } => {
+            OpenError::Away(cause)
+        }
+    }
+}
+
 /// Sorts the driver's many errors into the three that callers act on.
 pub(super) fn store_error(call: &'static str, error: &ExecutionError) -> StoreError {
     let cause = error.to_string();
@@ -152,22 +182,55 @@ pub(super) fn store_error(call: &'static str, error: &ExecutionError) -> StoreEr
         ExecutionError::ConnectionPoolError(_) | ExecutionError::EmptyPlan => {
             StoreError::Unavailable { call, cause }
         }
-        ExecutionError::LastAttemptError(attempt) => match attempt {
-            RequestAttemptError::BrokenConnectionError(_)
-            | RequestAttemptError::UnableToAllocStreamId => StoreError::Unavailable { call, cause },
-            RequestAttemptError::DbError(db, _) => match db {
-                DbError::ReadTimeout { .. } | DbError::WriteTimeout { .. } => {
-                    StoreError::Timeout { call, cause }
-                }
-                DbError::Unavailable { .. }
-                | DbError::Overloaded
-                | DbError::IsBootstrapping
-                | DbError::ReadFailure { .. }
-                | DbError::WriteFailure { .. } => StoreError::Unavailable { call, cause },
-                _ => StoreError::Fault { call, cause },
-            },
+        ExecutionError::LastAttemptError(attempt) => attempt_error(call, attempt, cause),
+        _ => StoreError::Fault { call, cause },
+    }
+}
+
+fn attempt_error(call: &'static str, attempt: &RequestAttemptError, cause: String) -> StoreError {
+    match attempt {
+        RequestAttemptError::BrokenConnectionError(_)
+        | RequestAttemptError::UnableToAllocStreamId => StoreError::Unavailable { call, cause },
+        RequestAttemptError::DbError(db, _) => match db {
+            DbError::ReadTimeout { .. } | DbError::WriteTimeout { .. } => {
+                StoreError::Timeout { call, cause }
+            }
+            DbError::Unavailable { .. }
+            | DbError::Overloaded
+            | DbError::IsBootstrapping
+            | DbError::ReadFailure { .. }
+            | DbError::WriteFailure { .. } => StoreError::Unavailable { call, cause },
             _ => StoreError::Fault { call, cause },
         },
         _ => StoreError::Fault { call, cause },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::StoreConfig;
+
+    #[test]
+    fn every_statement_goes_to_the_instances_own_data_centre() {
+        let config = StoreConfig::parse("cassandra://a/k?dc=msk&rf=1").unwrap();
+        let StoreConfig::Cassandra(config) = config else { unreachable!() };
+        let routing = routing(&config);
+        for access in [
+            Access::ReadOne,
+            Access::ReadQuorum,
+            Access::WriteQuorum,
+            Access::CountQuorum,
+            Access::Conditional,
+        ] {
+            let profile = access.profile(&routing).to_profile();
+            assert!(Arc::ptr_eq(profile.get_load_balancing_policy(), &routing), "{access:?}");
+        }
+    }
+
+    #[test]
+    fn what_must_not_happen_twice_is_never_repeated() {
+        assert!(!Access::Conditional.may_be_repeated());
+        assert!(!Access::CountQuorum.may_be_repeated());
     }
 }

@@ -107,22 +107,24 @@ fn write_groups(
     broken: &AtomicBool,
     size: &Size,
 ) {
+    // Should a write panic, the thread ends with it, and whoever asks must learn that.
+    let _guard = BrokenOnPanic(broken);
     let mut groups = 0_u32;
     while let Ok(first) = waiting.recv() {
         groups = groups.wrapping_add(1);
         if groups.is_multiple_of(MEASURE_EVERY) {
             size.measure();
         }
-        let mut group = Group::default();
+        let mut group = Rows::default();
         let mut finish = Vec::new();
         let now = clock.now();
         for job in std::iter::once(first).chain(waiting.try_iter()).take(MAX_GROUP) {
-            let mut txn = Txn { group: &group, now, own: Vec::new() };
+            let mut txn = Txn { group: &group, now, own: Rows::default() };
             finish.push(job(&mut txn));
             let own = txn.own;
-            group.take(own);
+            group.extend(own);
         }
-        let committed = group.commit(db);
+        let committed = commit(group, db);
         if committed.is_err() {
             broken.store(true, Ordering::Release);
         }
@@ -132,43 +134,41 @@ fn write_groups(
     }
 }
 
+struct BrokenOnPanic<'a>(&'a AtomicBool);
+
+impl Drop for BrokenOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+}
+
 /// The bytes of a row; `None` is a row that is deleted.
 type Value = Option<Vec<u8>>;
 
-/// What a group has written so far and the disk does not have yet.
-#[derive(Default)]
-struct Group {
-    /// By table id and key.
-    rows: HashMap<(u64, Key), (Table, Value)>,
-}
+/// Rows that are written and not on disk yet, by table id and key.
+type Rows = HashMap<(u64, Key), (Table, Value)>;
 
-impl Group {
-    fn take(&mut self, own: Vec<(Table, Key, Value)>) {
-        for (table, key, value) in own {
-            self.rows.insert((table.keyspace.id(), key), (table, value));
+fn commit(rows: Rows, db: &Database) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut batch = db.batch().durability(Some(PersistMode::SyncData));
+    for ((_, key), (table, value)) in rows {
+        match value {
+            Some(value) => batch.insert(&table.keyspace, key.as_bytes(), value),
+            None => batch.remove(&table.keyspace, key.as_bytes()),
         }
     }
-
-    fn commit(self, db: &Database) -> Result<(), StoreError> {
-        if self.rows.is_empty() {
-            return Ok(());
-        }
-        let mut batch = db.batch().durability(Some(PersistMode::SyncData));
-        for ((_, key), (table, value)) in self.rows {
-            match value {
-                Some(value) => batch.insert(&table.keyspace, key.as_bytes(), value),
-                None => batch.remove(&table.keyspace, key.as_bytes()),
-            }
-        }
-        batch.commit().map_err(|error| failed("commit", &error))
-    }
+    batch.commit().map_err(|error| failed("commit", &error))
 }
 
 /// One write: sees the tables as all writes before it left them, and its own changes.
 pub struct Txn<'a> {
-    group: &'a Group,
+    group: &'a Rows,
     now: Timestamp,
-    own: Vec<(Table, Key, Value)>,
+    own: Rows,
 }
 
 impl Txn<'_> {
@@ -178,14 +178,10 @@ impl Txn<'_> {
         table: &Table,
         key: &Key,
     ) -> Result<Option<T>, StoreError> {
-        let id = table.keyspace.id();
-        let own = self.own.iter().rev().find(|(t, k, _)| t.keyspace.id() == id && k == key);
         let decode =
             |bytes: &[u8]| codec::decode(bytes, self.now).map_err(|error| corrupt(table, &error));
-        if let Some((_, _, value)) = own {
-            return value.as_deref().map_or(Ok(None), decode);
-        }
-        if let Some((_, value)) = self.group.rows.get(&(id, key.clone())) {
+        let place = (table.keyspace.id(), key.clone());
+        if let Some((_, value)) = self.own.get(&place).or_else(|| self.group.get(&place)) {
             return value.as_deref().map_or(Ok(None), decode);
         }
         match table.keyspace.get(key.as_bytes()).map_err(|error| failed(table.name, &error))? {
@@ -203,13 +199,13 @@ impl Txn<'_> {
         until: Option<Timestamp>,
     ) -> Result<(), StoreError> {
         let value = codec::encode(row, until).map_err(|error| corrupt(table, &error))?;
-        self.own.push((table.clone(), key, Some(value)));
+        self.own.insert((table.keyspace.id(), key), (table.clone(), Some(value)));
         Ok(())
     }
 
     /// Deletes a row.
     pub fn delete(&mut self, table: &Table, key: Key) {
-        self.own.push((table.clone(), key, None));
+        self.own.insert((table.keyspace.id(), key), (table.clone(), None));
     }
 
     fn forget(&mut self) {

@@ -44,7 +44,8 @@ fn bad_configuration_is_a_sentence_that_names_the_setting_and_exit_code_2() {
         &["VITRINA_CASSANDRA_PASSWORD"],
     );
     let missing = "cassandra://127.0.0.1:1/k?rf=1&ca=/does/not/exist.pem";
-    fails_with(&mut secret(&["migrate", "--store", missing]), 1, &["/does/not/exist.pem"]);
+    fails_with(&mut secret(&["migrate", "--store", missing]), 2, &["/does/not/exist.pem"]);
+    fails_with(&mut secret(&["token", "--user", ""]), 2, &["--user"]);
 }
 
 #[test]

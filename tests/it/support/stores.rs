@@ -48,7 +48,9 @@ pub fn cassandra_config() -> Option<CassandraConfig> {
         Ok(nodes) if !nodes.is_empty() => nodes,
         _ => {
             let advice = "no Cassandra to test on: use scripts/test, or set VITRINA_TEST_CASSANDRA";
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "{advice}");
+            // `scripts/test --quick` leaves them out on purpose.
+            let on_purpose = std::env::var_os("VITRINA_TEST_SKIP_SERVERS").is_some();
+            assert!(on_purpose || std::env::var("CI").as_deref() != Ok("true"), "{advice}");
             eprintln!("\n*** NOT TESTED: {advice} ***\n");
             return None;
         }
