@@ -70,8 +70,8 @@ query Categories($name: String!) {
     query: `# For staff: creates products, or replaces those
 # that exist. It needs a staff token:
 #
-#   1. In a shell, with the VITRINA_JWT_SECRET that
-#      the server was started with:
+#   1. In a shell, with the server's VITRINA_JWT_SECRET
+#      if it was given one:
 #        vitrina token --user me --role staff
 #   2. In the Headers pane below, uncomment the line
 #      and put the token after "Bearer ".

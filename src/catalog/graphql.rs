@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use async_graphql::{Context, ID, InputObject, Object, Result, SimpleObject, Value};
+use async_graphql::parser::types::Field;
+use async_graphql::{Context, ID, InputObject, Object, Result, ScalarType, SimpleObject, Value};
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
@@ -11,7 +12,10 @@ use super::model::{
 };
 use super::service::CatalogService;
 use crate::error::{Error, UserError};
-use crate::graphql::{ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject, MoneyInput, MoneyNode};
+use crate::graphql::{
+    ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject, MoneyInput, write_object,
+};
+use crate::money::Money;
 
 /// Questions about the catalogue.
 #[derive(Default)]
@@ -22,7 +26,7 @@ impl CatalogQuery {
     /// A product by its id; null if there is none.
     async fn product(&self, ctx: &Context<'_>, id: ID) -> Result<Option<ProductNode>> {
         let id = ProductId::parse(&id).map_err(|fault| Error::argument("id", fault))?;
-        Ok(ctx.request()?.products.load(id).await?.map(ProductNode))
+        Ok(ctx.request()?.products.load(id).await?.map(Leaf))
     }
 
     /// Products by their ids (at most 250), in the order of the ids; null where there is none.
@@ -36,7 +40,7 @@ impl CatalogQuery {
         });
         let ids = ids.collect::<Result<Vec<_>, _>>()?;
         let products = ctx.request()?.products.load_many(ids).await?;
-        Ok(products.into_iter().map(|product| product.map(ProductNode)).collect())
+        Ok(products.into_iter().map(|product| product.map(Leaf)).collect())
     }
 
     /// All categories that have products, by name.
@@ -53,12 +57,21 @@ impl CatalogQuery {
     }
 }
 
+/// Something the shop sells, in an answer.
+type ProductNode = Leaf<Arc<Product>>;
+
 /// Something the shop sells.
-pub struct ProductNode(Arc<Product>);
+pub struct ProductShape<'a>(&'a Product);
+
+impl<'a> From<&'a Product> for ProductShape<'a> {
+    fn from(product: &'a Product) -> Self {
+        Self(product)
+    }
+}
 
 /// Something the shop sells.
 #[Object(name = "Product")]
-impl ProductNode {
+impl ProductShape<'_> {
     /// The shop's own key of the product, such as `PROD-12345`.
     async fn id(&self) -> ID {
         ID::from(self.0.id.as_str())
@@ -76,12 +89,12 @@ impl ProductNode {
 
     /// The category it stands in.
     async fn category(&self) -> CategoryNode {
-        CategoryNode { name: self.0.category.clone(), product_count: None }
+        CategoryNode::from(&CategoryName(&self.0.category))
     }
 
     /// What it costs now.
-    async fn price(&self) -> MoneyNode {
-        Leaf(self.0.price)
+    async fn price(&self) -> Leaf<&Money> {
+        Leaf(&self.0.price)
     }
 
     /// Its properties, sorted by name.
@@ -105,6 +118,31 @@ impl ProductNode {
     }
 }
 
+impl LeafObject for Product {
+    type Shape<'a> = ProductShape<'a>;
+
+    /// What the resolvers above give, without their futures; a test holds the two together.
+    fn field(&self, field: &Field) -> Option<Value> {
+        let inside = &field.selection_set.node;
+        let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::from);
+        match field.name.node.as_str() {
+            "id" => Some(self.id.as_str().into()),
+            "name" => Some(self.name.as_str().into()),
+            "description" => Some(text(&self.description)),
+            "category" => write_object(&CategoryName(&self.category), inside),
+            "price" => write_object(&self.price, inside),
+            "attributes" => {
+                let attributes = self.attributes.iter().map(|a| write_object(a, inside));
+                attributes.collect::<Option<Vec<_>>>().map(Value::List)
+            }
+            "imageUrl" => Some(text(&self.image_url)),
+            "createdAt" => Some(DateTimeScalar(self.created_at).to_value()),
+            "updatedAt" => Some(DateTimeScalar(self.updated_at).to_value()),
+            _ => None,
+        }
+    }
+}
+
 /// A property of a product.
 #[derive(SimpleObject)]
 #[graphql(name = "Attribute")]
@@ -115,13 +153,19 @@ pub struct AttributeShape {
     value: String,
 }
 
-impl LeafObject for Attribute {
-    type Shape = AttributeShape;
+impl From<&Attribute> for AttributeShape {
+    fn from(attribute: &Attribute) -> Self {
+        Self { name: attribute.name.clone(), value: attribute.value.clone() }
+    }
+}
 
-    fn field(&self, name: &str) -> Option<Value> {
-        match name {
-            "name" => Some(Value::String(self.name.clone())),
-            "value" => Some(Value::String(self.value.clone())),
+impl LeafObject for Attribute {
+    type Shape<'a> = AttributeShape;
+
+    fn field(&self, field: &Field) -> Option<Value> {
+        match field.name.node.as_str() {
+            "name" => Some(self.name.as_str().into()),
+            "value" => Some(self.value.as_str().into()),
             _ => None,
         }
     }
@@ -161,6 +205,26 @@ impl CategoryNode {
     }
 }
 
+/// A category of which only the name is known yet.
+struct CategoryName<'n>(&'n Arc<str>);
+
+impl From<&CategoryName<'_>> for CategoryNode {
+    fn from(category: &CategoryName<'_>) -> Self {
+        Self { name: category.0.clone(), product_count: None }
+    }
+}
+
+impl LeafObject for CategoryName<'_> {
+    type Shape<'a>
+        = CategoryNode
+    where
+        Self: 'a;
+
+    fn field(&self, field: &Field) -> Option<Value> {
+        (field.name.node == "name").then(|| Value::from(&**self.0))
+    }
+}
+
 /// Changes of the catalogue.
 #[derive(Default)]
 pub struct CatalogMutation;
@@ -182,7 +246,7 @@ impl CatalogMutation {
             Ok(products) => (products, Vec::new()),
             Err(faults) => (Vec::new(), faults),
         };
-        let products = products.into_iter().map(|product| ProductNode(Arc::new(product))).collect();
+        let products = products.into_iter().map(|product| Leaf(Arc::new(product))).collect();
         Ok(ProductsUpsertPayload { products, user_errors })
     }
 

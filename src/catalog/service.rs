@@ -25,9 +25,13 @@ impl CatalogService {
 
     /// The products with these ids, in their order; `None` where there is none.
     pub async fn products(&self, ids: &[ProductId]) -> Result<Vec<Option<Arc<Product>>>, Error> {
-        let reads = ids.chunks(MAX_LOOKUP).map(|ids| self.store.products(ids));
-        let products = try_join_all(reads).await?;
-        Ok(products.into_iter().flatten().map(|product| product.map(Arc::new)).collect())
+        let products = if ids.len() <= MAX_LOOKUP {
+            self.store.products(ids).await?
+        } else {
+            let reads = ids.chunks(MAX_LOOKUP).map(|ids| self.store.products(ids));
+            try_join_all(reads).await?.into_iter().flatten().collect()
+        };
+        Ok(products.into_iter().map(|product| product.map(Arc::new)).collect())
     }
 
     /// Writes a batch of products; all of it is checked before any of it is written.

@@ -1,64 +1,60 @@
-//! Objects of which every field is at hand. async-graphql makes a boxed future of each field of an
-//! object; these are written at once, which is most of the cost of a card with its attributes.
+//! Objects written at once. async-graphql makes a boxed future of each field of an object; where
+//! every field that is asked for is at hand, that is most of the cost of a card.
 
 use std::borrow::Cow;
 
 use async_graphql::indexmap::IndexMap;
-use async_graphql::parser::types::{Field, Selection};
+use async_graphql::parser::types::{Field, Selection, SelectionSet};
 use async_graphql::registry::Registry;
-use async_graphql::{
-    ContextSelectionSet, OutputType, Positioned, ServerError, ServerResult, Value,
-};
+use async_graphql::{ContextSelectionSet, OutputType, Positioned, ServerResult, Value};
 
-/// An object whose fields need no waiting.
+/// An object of which some fields need no waiting.
 pub trait LeafObject: Send + Sync {
-    /// The type in the schema, with the descriptions of its fields.
-    type Shape: OutputType;
+    /// The type in the schema, with the descriptions of its fields and a resolver for each.
+    type Shape<'a>: OutputType + From<&'a Self>
+    where
+        Self: 'a;
 
-    /// The value of a field; `None` for one that [`LeafObject::Shape`] does not have.
-    fn field(&self, name: &str) -> Option<Value>;
+    /// The value of a field; `None` for one that has to be waited for.
+    fn field(&self, field: &Field) -> Option<Value>;
 }
 
-impl<T: LeafObject> LeafObject for &T {
-    type Shape = T::Shape;
-
-    fn field(&self, name: &str) -> Option<Value> {
-        T::field(self, name)
+/// The object as far as it is asked for; `None` if something of it has to be waited for. The
+/// operation is flat (see [`super::flatten`]): there are no fragments to look into.
+pub fn write_object<T: LeafObject>(object: &T, selection: &SelectionSet) -> Option<Value> {
+    let mut fields = IndexMap::with_capacity(selection.items.len());
+    for item in &selection.items {
+        let Selection::Field(field) = &item.node else { continue };
+        let value = if field.node.name.node == "__typename" {
+            Value::String(T::Shape::type_name().into_owned())
+        } else {
+            object.field(&field.node)?
+        };
+        fields.insert(field.node.response_key().node.clone(), value);
     }
+    Some(Value::Object(fields))
 }
 
-/// Puts a [`LeafObject`] into an answer. The operation is flat (see [`super::flatten`]): there are
-/// no fragments to look into.
+/// Puts a [`LeafObject`] into an answer: at once if that can be, else by its resolvers.
 pub struct Leaf<T>(pub T);
 
-impl<T: LeafObject> OutputType for Leaf<T> {
+impl<T: std::ops::Deref<Target: LeafObject + Sized> + Send + Sync> OutputType for Leaf<T> {
     fn type_name() -> Cow<'static, str> {
-        T::Shape::type_name()
+        <T::Target as LeafObject>::Shape::type_name()
     }
 
     fn create_type_info(registry: &mut Registry) -> String {
-        T::Shape::create_type_info(registry)
+        <T::Target as LeafObject>::Shape::create_type_info(registry)
     }
 
     async fn resolve(
         &self,
         ctx: &ContextSelectionSet<'_>,
-        _: &Positioned<Field>,
+        field: &Positioned<Field>,
     ) -> ServerResult<Value> {
-        let items = &ctx.item.node.items;
-        let mut fields = IndexMap::with_capacity(items.len());
-        for item in items {
-            let Selection::Field(field) = &item.node else { continue };
-            let name = field.node.name.node.as_str();
-            let value = if name == "__typename" {
-                Some(Value::String(Self::type_name().into_owned()))
-            } else {
-                self.0.field(name)
-            };
-            // The schema's rules let no other name through.
-            let value = value.ok_or_else(|| ServerError::new("no such field", Some(item.pos)))?;
-            fields.insert(field.node.response_key().node.clone(), value);
+        match write_object(&*self.0, &ctx.item.node) {
+            Some(object) => Ok(object),
+            None => <T::Target as LeafObject>::Shape::from(&*self.0).resolve(ctx, field).await,
         }
-        Ok(Value::Object(fields))
     }
 }

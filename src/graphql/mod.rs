@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 pub use context::{ContextExt, RequestContext, Viewer};
 pub use index::SchemaIndex;
-pub use leaf::{Leaf, LeafObject};
+pub use leaf::{Leaf, LeafObject, write_object};
 pub use loader::{Fetch, Loader, Rounds};
-pub use scalars::{DateTimeScalar, DecimalScalar, MoneyInput, MoneyNode};
+pub use scalars::{DateTimeScalar, DecimalScalar, MoneyInput};
 
 use crate::catalog::graphql::{CatalogMutation, CatalogQuery};
 

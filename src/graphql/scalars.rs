@@ -1,13 +1,14 @@
 //! Scalars and the types of money.
 
+use async_graphql::parser::types::Field;
 use async_graphql::{
     InputObject, InputValueError, InputValueResult, Scalar, ScalarType, SimpleObject, Value,
 };
 use rust_decimal::Decimal;
 
-use super::leaf::{Leaf, LeafObject};
+use super::leaf::LeafObject;
 use crate::clock::Timestamp;
-use crate::money;
+use crate::money::Money;
 
 /// Most characters of a decimal: far more than any price, few enough to parse at once.
 const MAX_DECIMAL_CHARS: usize = 40;
@@ -80,23 +81,30 @@ impl DateTimeScalar {
 
 /// An amount of money.
 #[derive(SimpleObject)]
-pub struct Money {
+#[graphql(name = "Money")]
+pub struct MoneyShape {
     /// How much, exactly.
     amount: DecimalScalar,
     /// The currency as a code of ISO 4217, such as `RUB`.
     currency_code: String,
 }
 
-/// An amount of money in an answer.
-pub type MoneyNode = Leaf<money::Money>;
+impl From<&Money> for MoneyShape {
+    fn from(money: &Money) -> Self {
+        Self {
+            amount: DecimalScalar(money.amount),
+            currency_code: money.currency.as_str().to_owned(),
+        }
+    }
+}
 
-impl LeafObject for money::Money {
-    type Shape = Money;
+impl LeafObject for Money {
+    type Shape<'a> = MoneyShape;
 
-    fn field(&self, name: &str) -> Option<Value> {
-        match name {
+    fn field(&self, field: &Field) -> Option<Value> {
+        match field.name.node.as_str() {
             "amount" => Some(DecimalScalar(self.amount).to_value()),
-            "currencyCode" => Some(Value::String(self.currency.as_str().to_owned())),
+            "currencyCode" => Some(self.currency.as_str().into()),
             _ => None,
         }
     }

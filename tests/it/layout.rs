@@ -140,6 +140,19 @@ fn the_printed_schema_is_the_one_checked_in() {
 }
 
 #[test]
+fn every_type_of_the_schema_is_concrete() {
+    use async_graphql::parser::parse_schema;
+    use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};
+    // Flattening an operation and completing an answer rely on it.
+    for definition in parse_schema(ShopGraph::new(true).sdl()).unwrap().definitions {
+        if let TypeSystemDefinition::Type(ty) = definition {
+            let is_abstract = matches!(ty.node.kind, TypeKind::Interface(_) | TypeKind::Union(_));
+            assert!(!is_abstract, "{}", ty.node.name.node);
+        }
+    }
+}
+
+#[test]
 fn every_type_and_field_of_the_schema_has_a_description() {
     use async_graphql::parser::parse_schema;
     use async_graphql::parser::types::{TypeKind, TypeSystemDefinition};

@@ -74,6 +74,57 @@ async fn an_object_of_which_nothing_is_selected_is_empty_and_not_null() {
     assert_eq!(answer, json!({ "data": { "product": {} } }));
 }
 
+/// A product is written at once if nothing of it has to be waited for, and by its resolvers
+/// otherwise: both ways give the same.
+#[tokio::test]
+async fn what_is_written_at_once_is_what_the_resolvers_give() {
+    let server = TestServer::start().await;
+    let mut full = product("1", "Книги", "1.5");
+    full["description"] = json!("Строка\n«ещё»");
+    full["imageUrl"] = json!("/images/1.svg");
+    full["attributes"] =
+        json!([{ "name": "Цвет", "value": "чёрный" }, { "name": "A", "value": "b" }]);
+    stock(&server.http, &[full, product("2", "Книги", "0")]).await;
+    let fields = "__typename id name description price { __typename amount c: currencyCode }
+                  attributes { value __typename n: name } imageUrl createdAt updatedAt";
+    let at_once =
+        format!("{{ products(ids: [1, 2]) {{ {fields} category {{ __typename name }} }} }}");
+    let waiting = format!(
+        "{{ products(ids: [1, 2]) {{ {fields} category {{ __typename name productCount }} }} }}"
+    );
+    let at_once = data(&server.http, &at_once, json!({})).await;
+    let mut waiting = data(&server.http, &waiting, json!({})).await;
+    for product in waiting["products"].as_array_mut().unwrap() {
+        let count = product["category"].as_object_mut().unwrap().remove("productCount");
+        assert_eq!(count, Some(json!(2)));
+    }
+    assert_eq!(at_once, waiting);
+    // Every field of the type is among them.
+    let introspection = "{ __type(name: \"Product\") { fields { name } } }";
+    let known = data(&server.http, introspection, json!({})).await;
+    for field in known["__type"]["fields"].as_array().unwrap() {
+        let name = field["name"].as_str().unwrap();
+        assert!(at_once["products"][0].get(name).is_some(), "{name} is not compared");
+    }
+}
+
+#[tokio::test]
+async fn every_alias_is_the_clients_own() {
+    let server = shop().await;
+    let found =
+        data(&server.http, "{ _nothing: product(id: 1) { _nothing: id } }", json!({})).await;
+    assert_eq!(found, json!({ "_nothing": { "_nothing": "1" } }));
+}
+
+#[tokio::test]
+async fn one_bad_name_does_not_fail_its_neighbours() {
+    let server = shop().await;
+    let query = r#"{ a: category(name: "") { name } b: category(name: "Книги") { name } }"#;
+    let answer = server.http.query(query, json!({})).await.json();
+    assert_eq!(answer["data"], json!({ "a": null, "b": { "name": "Книги" } }));
+    assert_eq!(answer["errors"][0]["path"], json!(["a"]));
+}
+
 #[tokio::test]
 async fn fields_of_one_name_are_one_field() {
     let server = shop().await;

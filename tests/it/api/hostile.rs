@@ -112,6 +112,13 @@ fn refused_documents() -> Vec<(&'static str, String)> {
         (BAD_INPUT, format!("{{ product(id: \"{MARKER}) {{ id }} }}")),
         (BAD_INPUT, format!("{{ product(id: \"\"\"{MARKER}")),
         (BAD_INPUT, format!("{{ product(id: \"\\x{MARKER}\") {{ id }} }}")),
+        // A block string without an end, which the parser takes for two empty strings: what
+        // follows would be hidden from the limits.
+        (BAD_INPUT, format!("{{ products(ids: [\"\"\"\" {}]) {{ id }} }}", nested(3_000))),
+        (BAD_INPUT, format!("{{ products(ids: [\"\"\"\" {}]) {{ id }} }}", "1 ".repeat(5_000))),
+        // Different fields of one name, below the level that the schema's rules look at.
+        (BAD_INPUT, "{ a: product(id: 1) { x: name } a: product(id: 1) { x: id } }".to_owned()),
+        (BAD_INPUT, "{ product(id: 1) @include(if: null) { id } }".to_owned()),
         (BAD_INPUT, "}".repeat(1_000)),
         (BAD_INPUT, format!("{MARKER} {{ __typename }}")),
         (BAD_INPUT, "{ __typename \u{0} }".to_owned()),
@@ -332,6 +339,12 @@ async fn many_different_documents_take_bounded_memory() {
     let fields = "id ".repeat(3_900);
     for n in 0..400 {
         let query = format!("# {n}\n{{ product(id: 1) {{ {fields} }} }}");
+        assert_eq!(server.http.query(&query, json!({})).await.status, 200);
+    }
+    // Long strings: few tokens, and kept as they are.
+    let text = "x".repeat(90_000);
+    for n in 0..900 {
+        let query = format!("{{ product(id: \"{n}{text}\") {{ id }} }}");
         assert_eq!(server.http.query(&query, json!({})).await.status, 200);
     }
     let grown = server.peak_memory() - before;
