@@ -111,6 +111,8 @@ pub async fn open(
             let store = cassandra::patiently(config, async || {
                 let session = cassandra::connect(config).await?;
                 cassandra::migrate(&session, config).await?;
+                // A node that has just come back may not know the tables yet.
+                cassandra::await_agreement(&session).await?;
                 cassandra::CassandraStore::open(session, config, metrics.clone()).await
             });
             Ok(Arc::new(store.await?))

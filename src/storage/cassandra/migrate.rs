@@ -11,9 +11,9 @@ use scylla::statement::SerialConsistency;
 use scylla::statement::unprepared::Statement as Cql;
 use scylla::value::{CqlValue, Row};
 
-use super::statement::{in_keyspace, open_error};
+use super::statement::{in_keyspace, open_error, store_error};
 use crate::config::CassandraConfig;
-use crate::storage::OpenError;
+use crate::storage::{OpenError, StoreError};
 
 /// Every migration, in order. One that has been released is never changed: a new one follows.
 const MIGRATIONS: &[(i32, &str, &str)] =
@@ -118,11 +118,11 @@ async fn lock(session: &Session, keyspace: &str, holder: uuid::Uuid) -> Result<(
                 }
             }
             // Whether it was taken shows in the next round, which names the holder.
-            Err(error) => match open_error(&error) {
-                OpenError::Away(cause) => {
+            Err(error) => match store_error("lock", &error) {
+                StoreError::Timeout { cause, .. } | StoreError::Unavailable { cause, .. } => {
                     tracing::warn!(cause, "the migration lock was not answered");
                 }
-                refusal => return Err(refusal),
+                StoreError::Fault { .. } => return Err(open_error(&error)),
             },
         }
         tokio::time::sleep(LOCK_POLL).await;

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use scylla::client::session::Session;
 
 pub use migrate::migrate;
-pub use session::{connect, patiently};
+pub use session::{await_agreement, connect, patiently};
 pub use statement::{Access, Statement, Statements};
 
 use super::{OpenError, Store, StoreError};

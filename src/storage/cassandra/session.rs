@@ -66,6 +66,12 @@ pub async fn connect(config: &CassandraConfig) -> Result<Arc<Session>, OpenError
     }
 }
 
+/// Waits until all nodes that are up have the same tables.
+pub async fn await_agreement(session: &Session) -> Result<(), OpenError> {
+    let agreed = session.await_schema_agreement().await;
+    agreed.map(drop).map_err(|error| OpenError::Away(error.to_string()))
+}
+
 /// Where requests go: to a replica in this instance's data centre. A statement's own profile takes
 /// the place of the session's, so both are given it.
 pub(super) fn routing(config: &CassandraConfig) -> Arc<dyn LoadBalancingPolicy> {

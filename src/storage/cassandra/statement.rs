@@ -164,8 +164,14 @@ fn not_prepared(cql: &str, error: &PrepareError) -> OpenError {
     }
 }
 
-/// The same for a statement that is run while the store is being opened.
+/// The same for a statement of the migrations. «Invalid» is no refusal there: a node that has just
+/// come back does not know a keyspace or table yet that others have.
 pub(super) fn open_error(error: &ExecutionError) -> OpenError {
+    if let ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, cause)) =
+        error
+    {
+        return OpenError::Away(cause.clone());
+    }
     match store_error("open", error) {
         StoreError::Fault { cause, .. } => OpenError::Cluster(cause),
         StoreError::Timeout { cause, .. } | StoreError::Unavailable { cause, .. } => {
