@@ -11,7 +11,8 @@ use crate::storage::StoreError;
 #[async_trait]
 pub trait CatalogStore: Send + Sync {
     /// The products with these ids, in the order of the ids; `None` where there is none. They are
-    /// read concurrently. At most [`MAX_LOOKUP`](super::model::MAX_LOOKUP) ids.
+    /// read in one round: concurrently where each is a trip over the network, one after another in
+    /// the embedded store. At most [`MAX_LOOKUP`](super::model::MAX_LOOKUP) ids.
     async fn products(&self, ids: &[ProductId]) -> Result<Vec<Option<Product>>, StoreError>;
 
     /// Writes products, new or in place of what stood under their ids, and answers with what is
