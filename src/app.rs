@@ -6,8 +6,9 @@ use crate::catalog::CatalogService;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::graphql::ShopGraph;
+use crate::page::CursorKey;
 use crate::server::{Documents, Identity};
-use crate::storage::Store;
+use crate::storage::{Store, StoreError};
 use crate::telemetry::Metrics;
 
 /// The services, on an open store.
@@ -20,8 +21,9 @@ pub struct Shop {
 
 impl Shop {
     /// The services on a store.
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { catalog: Arc::new(CatalogService::new(store.clone(), clock)), store }
+    pub async fn open(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let cursors = CursorKey::derive(&store.root_key().await?);
+        Ok(Self { catalog: Arc::new(CatalogService::new(store.clone(), clock, cursors)), store })
     }
 }
 

@@ -1,5 +1,7 @@
-//! The command line: `vitrina serve | migrate | demo | token | schema | health`.
+//! The command line: `vitrina serve | migrate | demo | token | schema | category | check | export |
+//! health`.
 
+mod catalog;
 mod serve;
 
 use std::net::SocketAddr;
@@ -9,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::{AuthConfig, CassandraConfig, ConfigError, LogFormat, Secret, StoreConfig};
@@ -39,6 +40,12 @@ enum Command {
     Token(TokenArgs),
     /// Print the GraphQL schema
     Schema,
+    /// Look after categories: how they are laid out, splitting them
+    Category(catalog::CategoryArgs),
+    /// Compare products with their rows and counts, and mend what disagrees
+    Check(StoreArgs),
+    /// Write products to a file
+    Export(catalog::ExportArgs),
     /// Ask a running server whether it is ready; exit code 0 if so
     Health(HealthArgs),
 }
@@ -179,6 +186,21 @@ fn run(command: Command) -> Result<(), Failure> {
             print!("{}", ShopGraph::new(true).sdl());
             Ok(())
         }
+        Command::Category(args) => {
+            args.store().config()?;
+            let _log = telemetry::init(args.store().log);
+            runtime()?.block_on(catalog::category(args))
+        }
+        Command::Check(args) => {
+            args.config()?;
+            let _log = telemetry::init(args.log);
+            runtime()?.block_on(catalog::check_all(&args))
+        }
+        Command::Export(args) => {
+            args.store().config()?;
+            let _log = telemetry::init(args.store().log);
+            runtime()?.block_on(catalog::export(args))
+        }
         Command::Health(args) => health(args.listen),
     }
 }
@@ -193,12 +215,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 async fn fill(config: &StoreConfig, products: u64) -> Result<(), Failure> {
     let clock = Arc::new(SystemClock);
     let store = storage::open(config, clock.clone(), Arc::new(Metrics::default())).await?;
-    let bar = ProgressBar::new(products);
-    if let Ok(style) = ProgressStyle::with_template(
-        "{wide_bar} {human_pos}/{human_len} products  {per_sec}  {eta} left",
-    ) {
-        bar.set_style(style);
-    }
+    let bar = catalog::bar(products, "products");
     demo::fill(store.as_ref(), products, clock.as_ref(), |written| bar.inc(written)).await?;
     bar.finish();
     let seconds = bar.elapsed().as_secs_f64();

@@ -46,6 +46,8 @@ pub struct Config {
     pub limits: Limits,
     /// Whether clients may ask for the schema. Off, misspelt fields get no suggestions either.
     pub introspection: bool,
+    /// Whether every answer tells what it took to read; staff are told always.
+    pub tells_reads: bool,
 }
 
 /// A secret that never shows up in a log or an error.

@@ -43,6 +43,8 @@ pub enum Error {
     BadUserInput(String),
     /// A persisted query is asked for by its hash and this server does not know it.
     PersistedQueryNotFound,
+    /// A cursor that was not given for this list.
+    InvalidCursor,
     /// The document asks for more than one request may.
     QueryTooComplex(String),
     /// No token, or one that is not valid.
@@ -63,6 +65,7 @@ impl Error {
         match self {
             Self::BadUserInput(_) => "BAD_USER_INPUT",
             Self::PersistedQueryNotFound => "PERSISTED_QUERY_NOT_FOUND",
+            Self::InvalidCursor => "INVALID_CURSOR",
             Self::QueryTooComplex(_) => "QUERY_TOO_COMPLEX",
             Self::Unauthenticated(_) => "UNAUTHENTICATED",
             Self::Forbidden(_) => "FORBIDDEN",
@@ -79,6 +82,10 @@ impl Error {
             Self::Unauthenticated(message) | Self::Forbidden(message) => message,
             // Clients that send persisted queries look for exactly this.
             Self::PersistedQueryNotFound => "PersistedQueryNotFound",
+            Self::InvalidCursor => {
+                "This is not a cursor of this list. Use one that came with the same category, sort \
+                 and price range."
+            }
             Self::Timeout => "The request took too long and was given up. Try again.",
             Self::Unavailable => "The shop cannot answer this right now. Try again in a moment.",
             Self::Internal => "Something went wrong on our side.",

@@ -1,6 +1,6 @@
 //! What the program tells about itself: log lines and metrics.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use serde::Serialize;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::{self, MakeWriter};
@@ -200,6 +201,11 @@ impl Metrics {
         let seconds = line.took.as_secs_f64();
         let labels = OperationLabels { root: line.root.clone(), outcome: line.outcome };
         self.operations.get_or_create(&labels).observe(seconds);
+        // Of several pages, the sums; and the read model of the first.
+        let pages = line.reads.pages.first().map(|first| {
+            let sum = |of: fn(&PageStats) -> u32| line.reads.pages.iter().map(of).sum::<u32>();
+            (first.model, sum(|page| page.partitions), sum(|page| page.rows))
+        });
         tracing::info!(
             target: "vitrina::operation",
             request_id = line.request_id,
@@ -208,8 +214,11 @@ impl Metrics {
             outcome = line.outcome.as_str(),
             code = line.code,
             ms = (seconds * 1e6).round() / 1e3,
-            reads = line.reads,
-            cache_hits = line.cache_hits,
+            reads = line.reads.store_reads,
+            cache_hits = line.reads.cache_hits,
+            model = pages.map(|pages| pages.0),
+            partitions = pages.map(|pages| pages.1),
+            rows = pages.map(|pages| pages.2),
             "operation"
         );
     }
@@ -223,8 +232,7 @@ pub(crate) struct OperationLine<'a> {
     pub(crate) outcome: Outcome,
     pub(crate) code: Option<&'a str>,
     pub(crate) took: Duration,
-    pub(crate) reads: u32,
-    pub(crate) cache_hits: u32,
+    pub(crate) reads: &'a OperationReads,
 }
 
 /// What one operation has cost so far. It travels with the operation's task, so that a store can
@@ -233,21 +241,60 @@ pub(crate) struct OperationLine<'a> {
 pub(crate) struct OperationStats {
     reads: Cell<u32>,
     cache_hits: Cell<u32>,
+    pages: RefCell<Vec<PageStats>>,
 }
+
+/// What a page of a category took to read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct PageStats {
+    /// The read model that answered.
+    pub(crate) model: &'static str,
+    pub(crate) partitions: u32,
+    pub(crate) rows: u32,
+}
+
+/// What an operation has cost.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OperationReads {
+    /// Calls to the store that read.
+    pub(crate) store_reads: u32,
+    /// Answers that needed none.
+    pub(crate) cache_hits: u32,
+    /// The pages of categories; at most [`MAX_PAGES_TOLD`].
+    pub(crate) pages: Vec<PageStats>,
+}
+
+/// Pages of one operation that are told of.
+const MAX_PAGES_TOLD: usize = 20;
 
 tokio::task_local! {
     static OPERATION: OperationStats;
 }
 
 impl OperationStats {
-    /// Runs an operation and answers with its result, its reads and its cache hits.
-    pub(crate) async fn collect<F: Future>(operation: F) -> (F::Output, u32, u32) {
+    /// Runs an operation and answers with its result and what it has cost.
+    pub(crate) async fn collect<F: Future>(operation: F) -> (F::Output, OperationReads) {
         let counted = async {
             let output = operation.await;
-            let (reads, hits) = OPERATION.with(|s| (s.reads.get(), s.cache_hits.get()));
-            (output, reads, hits)
+            let reads = OPERATION.with(|stats| OperationReads {
+                store_reads: stats.reads.get(),
+                cache_hits: stats.cache_hits.get(),
+                pages: stats.pages.take(),
+            });
+            (output, reads)
         };
         OPERATION.scope(Self::default(), counted).await
+    }
+
+    /// Notes what a page of a category took.
+    pub(crate) fn page(model: &'static str, partitions: u32, rows: u32) {
+        let _ = OPERATION.try_with(|stats| {
+            let mut pages = stats.pages.borrow_mut();
+            if pages.len() < MAX_PAGES_TOLD {
+                pages.push(PageStats { model, partitions, rows });
+            }
+        });
     }
 
     /// Notes an answer that needed no read because the operation had read it before.

@@ -86,13 +86,14 @@ async fn serve() -> Result<()> {
         auth: AuthConfig::new(Secret::new("x".repeat(MIN_SECRET_BYTES)))?,
         limits: Limits::default(),
         introspection: true,
+        tells_reads: false,
     };
     let clock = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::default());
     let store = storage::open(&config.store, clock.clone(), metrics.clone()).await?;
     demo::fill(store.as_ref(), DEFAULT_PRODUCTS, clock.as_ref(), |_| {}).await?;
     let app = Arc::new(App::new(config, metrics));
-    app.open(Shop::new(store, clock));
+    app.open(Shop::open(store, clock).await?);
     let shop = server::router(app);
     let bare = Router::new()
         .route(BARE_CARD, post(bare).with_state(Answers::of(&shop, Kind::Card).await?))

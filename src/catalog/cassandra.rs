@@ -1,23 +1,31 @@
 //! The catalogue on Cassandra.
 
-use std::collections::{BTreeMap, HashSet};
+mod categories;
+mod rows;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use rust_decimal::Decimal;
 use scylla::DeserializeRow;
-use scylla::value::{Counter, CqlDecimal, CqlTimestamp};
+use scylla::value::{CqlDecimal, CqlTimestamp};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 
+use self::categories::CategoryStatements;
+use self::rows::RowStatements;
+use super::model::browse::{CardRow, CategoryMap, PriceRange, Slice, Span};
+use super::model::buckets::{Bucket, Layout, Model, bucket_at};
 use super::model::{
-    Attribute, Before, CategoryDeltas, CategoryInfo, GRAVE_LIFE, MAX_CATEGORIES, Product,
-    ProductDraft, ProductId,
+    Attribute, Before, CategoryInfo, CountDeltas, GRAVE_LIFE, Product, ProductDraft, ProductId,
+    RowChanges,
 };
-use super::store::CatalogStore;
+use super::store::{Care, CatalogStore, Counted, Deleted, ScanStep, Upserted};
 use crate::clock::Timestamp;
+use crate::fault;
 use crate::money::{Currency, Money};
 use crate::storage::cassandra::{Access, CassandraStore, Statement, Statements};
 use crate::storage::{OpenError, StoreError};
@@ -31,8 +39,17 @@ const LOCKS: usize = 4_096;
 const READ: Duration = Duration::from_secs(2);
 /// Writes of single rows.
 const WRITE: Duration = Duration::from_secs(3);
-/// The list of all categories walks a small table.
-const LIST: Duration = Duration::from_secs(4);
+/// A step of a walk through all products.
+const SCAN: Duration = Duration::from_secs(8);
+/// Products of one step of a walk.
+const SCAN_STEP: i32 = 500;
+/// A write that has taken longer than this looks at the layouts again before its products follow
+/// their rows.
+const LAYOUT_TRUST: Duration = Duration::from_millis(500);
+/// How often it does so before it gives up.
+const LAYOUT_LOOKS: u32 = 4;
+/// A price bucket leaves the list only if it was last put there longer ago than any write takes.
+const LIST_MARGIN: Duration = Duration::from_secs(15);
 
 /// The prepared statements of the catalogue.
 pub struct CatalogStatements {
@@ -40,12 +57,9 @@ pub struct CatalogStatements {
     product_fresh: Statement,
     product_write: Statement,
     product_delete: Statement,
-    category_add: Statement,
-    categories: Statement,
-    count: Statement,
-    count_add: Statement,
-    /// Categories known to have their row in `category_by_name`; rows are never taken away.
-    known: Mutex<HashSet<Arc<str>>>,
+    scan: Statement,
+    categories: CategoryStatements,
+    rows: RowStatements,
     locks: Vec<AsyncMutex<()>>,
 }
 
@@ -82,40 +96,9 @@ impl CatalogStatements {
                     WRITE,
                 )
                 .await?,
-            category_add: statements
-                .prepare(
-                    "category_by_name",
-                    "INSERT INTO ks.category_by_name (category) VALUES (?) IF NOT EXISTS",
-                    Access::Conditional,
-                    WRITE,
-                )
-                .await?,
-            categories: statements
-                .prepare(
-                    "category_by_name",
-                    "SELECT category FROM ks.category_by_name LIMIT ?",
-                    Access::ReadOne,
-                    LIST,
-                )
-                .await?,
-            count: statements
-                .prepare(
-                    "category_product_count",
-                    "SELECT product_count FROM ks.category_product_count WHERE category = ?",
-                    Access::ReadOne,
-                    READ,
-                )
-                .await?,
-            count_add: statements
-                .prepare(
-                    "category_product_count",
-                    "UPDATE ks.category_product_count SET product_count = product_count + ? \
-                     WHERE category = ?",
-                    Access::CountQuorum,
-                    WRITE,
-                )
-                .await?,
-            known: Mutex::default(),
+            scan: statements.prepare("product_by_id", SCAN_PRODUCTS, Access::ReadQuorum, SCAN).await?,
+            categories: CategoryStatements::prepare(statements).await?,
+            rows: RowStatements::prepare(statements).await?,
             locks: std::iter::repeat_with(AsyncMutex::default).take(LOCKS).collect(),
         })
     }
@@ -188,36 +171,14 @@ impl CatalogStatements {
         self.product_delete.run((version, life, version, id.as_str())).await.map(drop)
     }
 
-    async fn add_category(&self, name: &Arc<str>) -> Result<(), StoreError> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known().contains(name) {
-            return Ok(());
-        }
-        self.category_add.run((name.as_ref(),)).await?;
-        let mut known = known();
-        // It only spares a write: forgetting it all keeps it small.
-        if known.len() >= MAX_CATEGORIES {
-            known.clear();
-        }
-        known.insert(name.clone());
-        Ok(())
-    }
-
-    async fn add_counts(&self, deltas: CategoryDeltas) -> Result<(), StoreError> {
-        let adds: Vec<_> =
-            deltas.into_changes().map(|(name, delta)| self.add_count(name, delta)).collect();
-        stream::iter(adds).buffer_unordered(CONCURRENCY).try_collect().await
-    }
-
-    async fn add_count(&self, name: Arc<str>, delta: i64) -> Result<(), StoreError> {
-        self.count_add.run((Counter(delta), name.as_ref())).await.map(drop)
-    }
-
+    /// Writes products after their rows, and takes the rows before them away after that: a row
+    /// counts only where its product says so, so the product's own write moves it from the old
+    /// place to the new one at once, and whatever a crash leaves behind is not served.
     async fn upsert(
         &self,
         drafts: Vec<ProductDraft>,
         now: Timestamp,
-    ) -> Result<Vec<Product>, StoreError> {
+    ) -> Result<Vec<Upserted>, StoreError> {
         let ids: Vec<_> = drafts.iter().map(|draft| draft.id.clone()).collect();
         let _alone = self.lock(&ids).await;
         let before = self.read_many(&self.product_fresh, &ids).await?;
@@ -227,61 +188,189 @@ impl CatalogStatements {
             .map(|(draft, before)| Product::from_draft(draft, before, now))
             .collect();
         let names: HashSet<_> = products.iter().map(|product| &product.category).collect();
-        let adds: Vec<_> = names.into_iter().map(|name| self.add_category(name)).collect();
+        let adds: Vec<_> = names.into_iter().map(|name| self.categories.add(name)).collect();
         stream::iter(adds).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+        let layouts = self.put_rows(&before, &products).await?;
+        fault::point("upsert.rows");
 
         let writes: Vec<_> = products.iter().map(|product| self.write(product)).collect();
         let written: Vec<_> = stream::iter(writes).buffered(CONCURRENCY).collect().await;
-        let mut deltas = CategoryDeltas::default();
-        for ((before, after), written) in before.iter().zip(&products).zip(&written) {
-            if written.is_ok() {
-                deltas.moved(before.category(), Some(&after.category));
+        fault::point("upsert.products");
+        let changes = before.iter().zip(&products).zip(&written);
+        let changes = changes.filter(|(_, written)| written.is_ok());
+        let changes: Vec<_> = changes
+            .map(|((before, after), _)| (before.product.as_ref(), Some(after), after.version))
+            .collect();
+        self.follow(&layouts, &changes).await?;
+        written.into_iter().collect::<Result<(), _>>()?;
+        let category_before = before.iter().map(|before| before.category().cloned());
+        let upserted = products.into_iter().zip(category_before);
+        Ok(upserted
+            .map(|(product, category_before)| Upserted { product, category_before })
+            .collect())
+    }
+
+    /// Puts the rows of products where the layouts say, and answers with the layouts.
+    async fn put_rows(
+        &self,
+        before: &[Before],
+        products: &[Product],
+    ) -> Result<HashMap<Arc<str>, Layout>, StoreError> {
+        let left = before.iter().filter_map(|before| before.category().cloned());
+        let names = products.iter().map(|product| product.category.clone()).chain(left);
+        let names: Vec<_> = names.collect();
+        let mut layouts = self.categories.layouts(names.clone()).await?;
+        for _ in 0..LAYOUT_LOOKS {
+            let read_at = Instant::now();
+            let mut lists: BTreeMap<(&str, i64), i64> = BTreeMap::new();
+            let mut puts = Vec::with_capacity(products.len());
+            for product in products {
+                let layout = layouts.get(&product.category).copied().unwrap_or_default();
+                let to = Some(product.kopecks());
+                let changes = RowChanges::between(&layout, &product.id, None, to);
+                for bucket in changes.put.iter().filter(|bucket| bucket.model == Model::Price) {
+                    let newest = lists.entry((&product.category, bucket.number)).or_default();
+                    *newest = product.version.max(*newest);
+                }
+                puts.push((product, changes));
+            }
+            // The list comes first: a bucket that is not on it is not looked into.
+            let lists: Vec<_> = lists
+                .into_iter()
+                .map(|((name, bucket), version)| self.rows.list(name, bucket, version))
+                .collect();
+            stream::iter(lists).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+            fault::point("upsert.list");
+            let puts: Vec<_> = puts
+                .iter()
+                .map(|(product, changes)| async move {
+                    self.rows.put_all(&product.category, changes, &CardRow::of(product)).await
+                })
+                .collect();
+            stream::iter(puts).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+            if read_at.elapsed() < LAYOUT_TRUST {
+                return Ok(layouts);
+            }
+            // It took long: a split may have begun that does not know of these rows.
+            let again = self.categories.layouts(names.clone()).await?;
+            let is_same = again == layouts;
+            layouts = again;
+            if is_same {
+                return Ok(layouts);
             }
         }
-        self.add_counts(deltas).await?;
-        written.into_iter().collect::<Result<(), _>>()?;
-        Ok(products)
+        Err(StoreError::Timeout { call: "rows", cause: "the layout kept changing".to_owned() })
+    }
+
+    /// After the products: takes away the rows they had before, and counts.
+    async fn follow(
+        &self,
+        layouts: &HashMap<Arc<str>, Layout>,
+        changes: &[(Option<&Product>, Option<&Product>, i64)],
+    ) -> Result<(), StoreError> {
+        let mut deltas = CountDeltas::default();
+        let mut takes = Vec::new();
+        for &(before, after, version) in changes {
+            deltas.moved(before.map(|p| &p.category), after.map(|p| &p.category));
+            let place = |product: &Product| {
+                (layouts.get(&product.category).copied().unwrap_or_default(), product.kopecks())
+            };
+            let stays = before.zip(after).filter(|(before, after)| before.category == after.category);
+            if let Some(before) = before {
+                let (layout, from) = place(before);
+                let to = stays.map(|(_, after)| after.kopecks());
+                let changes = RowChanges::between(&layout, &before.id, Some(from), to);
+                for &(bucket, _) in &changes.take {
+                    deltas.rows(&before.category, bucket, -1);
+                }
+                if !changes.take.is_empty() {
+                    takes.push((before, changes, version));
+                }
+            }
+            if let Some(after) = after {
+                let (layout, to) = place(after);
+                let held = stays.map(|(before, _)| layout.swept(before.kopecks(), &before.id));
+                let is_same_price = stays.is_some_and(|(before, _)| before.kopecks() == to);
+                for bucket in layout.written(to, &after.id) {
+                    if !(is_same_price && held.as_ref().is_some_and(|held| held.contains(&bucket))) {
+                        deltas.rows(&after.category, bucket, 1);
+                    }
+                }
+            }
+        }
+        let takes: Vec<_> = takes
+            .iter()
+            .map(|(before, changes, version)| {
+                self.rows.take_all(&before.category, changes, &before.id, *version)
+            })
+            .collect();
+        stream::iter(takes).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+        fault::point("upsert.taken");
+        self.categories.count(&deltas).await
     }
 
     async fn delete_all(
         &self,
         ids: Vec<ProductId>,
         now: Timestamp,
-    ) -> Result<Vec<ProductId>, StoreError> {
+    ) -> Result<Vec<Deleted>, StoreError> {
         let _alone = self.lock(&ids).await;
         let before = self.read_many(&self.product_fresh, &ids).await?;
-        let there: Vec<_> =
-            ids.iter().zip(&before).filter(|(_, before)| before.product.is_some()).collect();
+        let there: Vec<_> = before
+            .iter()
+            .filter_map(|before| Some((before.product.as_ref()?, before.next_version(now))))
+            .collect();
+        let names = there.iter().map(|(product, _)| product.category.clone());
+        let layouts = self.categories.layouts(names).await?;
         let deletes: Vec<_> =
-            there.iter().map(|(id, before)| self.delete(id, before.next_version(now))).collect();
+            there.iter().map(|(product, version)| self.delete(&product.id, *version)).collect();
         let done: Vec<_> = stream::iter(deletes).buffered(CONCURRENCY).collect().await;
-        let mut deltas = CategoryDeltas::default();
-        for ((_, before), done) in there.iter().zip(&done) {
-            if done.is_ok() {
-                deltas.moved(before.category(), None);
-            }
-        }
-        self.add_counts(deltas).await?;
+        fault::point("delete.products");
+        let changes = there.iter().zip(&done).filter(|(_, done)| done.is_ok());
+        let changes: Vec<_> =
+            changes.map(|((product, version), _)| (Some(*product), None, *version)).collect();
+        self.follow(&layouts, &changes).await?;
         done.into_iter().collect::<Result<(), _>>()?;
-        Ok(there.into_iter().map(|(id, _)| id.clone()).collect())
+        let deleted = there.into_iter().map(|(product, version)| Deleted {
+            id: product.id.clone(),
+            category: product.category.clone(),
+            version,
+        });
+        Ok(deleted.collect())
     }
 
-    async fn count_of(&self, name: Arc<str>) -> Result<Option<CategoryInfo>, StoreError> {
-        let rows = self
-            .count
-            .run((name.as_ref(),))
-            .await?
-            .into_rows_result()
-            .map_err(|error| self.count.unexpected(&error))?;
-        let row: Option<(Option<Counter>,)> =
-            rows.maybe_first_row().map_err(|error| self.count.unexpected(&error))?;
-        let count = row.and_then(|(count,)| count).map_or(0, |count| count.0);
-        Ok(u64::try_from(count)
-            .ok()
-            .filter(|count| *count > 0)
-            .map(|product_count| CategoryInfo { name, product_count }))
+    /// Puts the rows of a product where they belong. Answers with how many were not.
+    async fn mend(&self, id: &ProductId, now: Timestamp) -> Result<u64, StoreError> {
+        let Some(product) = self.read(&self.product_fresh, id).await?.product else { return Ok(0) };
+        let row = CardRow::of(&product);
+        let name = product.category.as_ref();
+        self.categories.add(&product.category).await?;
+        let layout = self.categories.layout(name).await?;
+        let mut mended = 0;
+        for bucket in layout.written(row.price, id) {
+            let found = self.rows.row(name, bucket, row.price, id).await?;
+            if found.as_ref() == Some(&row) {
+                continue;
+            }
+            if bucket.model == Model::Price {
+                self.rows.list(name, bucket.number, now.micros()).await?;
+            }
+            // Newer than what stands there, which may be ahead of its product.
+            let newer = found.map_or(row.version, |found| row.version.max(found.version + 1));
+            self.rows.put(name, bucket, &row, newer, false).await?;
+            mended += 1;
+        }
+        Ok(mended)
+    }
+
+    async fn category_info(&self, name: Arc<str>) -> Result<Option<CategoryInfo>, StoreError> {
+        let product_count = self.categories.product_count(&name).await?;
+        Ok((product_count > 0).then_some(CategoryInfo { name, product_count }))
     }
 }
+
+const SCAN_PRODUCTS: &str = "SELECT token(product_id), product_id FROM ks.product_by_id \
+                             WHERE token(product_id) > ? AND token(product_id) <= ? LIMIT ?";
 
 const PRODUCT: &str = "SELECT name, description, category, price, currency, attrs, image_url, \
                        created_at, updated_at, version FROM ks.product_by_id WHERE product_id = ?";
@@ -374,7 +463,7 @@ impl CatalogStore for CassandraStore {
         &self,
         drafts: Vec<ProductDraft>,
         now: Timestamp,
-    ) -> Result<Vec<Product>, StoreError> {
+    ) -> Result<Vec<Upserted>, StoreError> {
         let catalog = self.catalog.clone();
         to_its_end(async move { catalog.upsert(drafts, now).await }).await
     }
@@ -383,26 +472,15 @@ impl CatalogStore for CassandraStore {
         &self,
         ids: &[ProductId],
         now: Timestamp,
-    ) -> Result<Vec<ProductId>, StoreError> {
+    ) -> Result<Vec<Deleted>, StoreError> {
         let (catalog, ids) = (self.catalog.clone(), ids.to_vec());
         to_its_end(async move { catalog.delete_all(ids, now).await }).await
     }
 
     async fn categories(&self) -> Result<Vec<CategoryInfo>, StoreError> {
-        let catalog = &self.catalog;
-        let limit = i32::try_from(MAX_CATEGORIES).unwrap_or(i32::MAX);
-        let rows = catalog
-            .categories
-            .run((limit,))
-            .await?
-            .into_rows_result()
-            .map_err(|error| catalog.categories.unexpected(&error))?;
-        let mut names = Vec::new();
-        for row in rows.rows::<(String,)>().map_err(|e| catalog.categories.unexpected(&e))? {
-            let (name,) = row.map_err(|error| catalog.categories.unexpected(&error))?;
-            names.push(Arc::from(name));
-        }
-        let counts = names.into_iter().map(|name| catalog.count_of(name));
+        let names = self.catalog.categories.names().await?;
+        let counts: Vec<_> =
+            names.into_iter().map(|name| self.catalog.category_info(name)).collect();
         let mut categories: Vec<CategoryInfo> = stream::iter(counts)
             .buffer_unordered(CONCURRENCY)
             .try_filter_map(|category| async { Ok(category) })
@@ -412,8 +490,175 @@ impl CatalogStore for CassandraStore {
         Ok(categories)
     }
 
+    async fn category_names(&self) -> Result<Vec<Arc<str>>, StoreError> {
+        self.catalog.categories.names().await
+    }
+
     async fn category(&self, name: &str) -> Result<Option<CategoryInfo>, StoreError> {
-        self.catalog.count_of(name.into()).await
+        self.catalog.category_info(name.into()).await
+    }
+
+    async fn category_map(&self, name: &str) -> Result<Option<CategoryMap>, StoreError> {
+        self.catalog.categories.map(name, self.catalog.rows.listed(name)).await
+    }
+
+    fn rows_always_agree(&self) -> bool {
+        false
+    }
+
+    async fn read_slices(
+        &self,
+        category: &str,
+        slices: Vec<Slice>,
+        care: Care,
+    ) -> Result<Vec<Vec<CardRow>>, StoreError> {
+        self.catalog.rows.slices(category, &slices, care).await
+    }
+
+    async fn change_layout(&self, category: &str, to: &Layout) -> Result<bool, StoreError> {
+        self.catalog.categories.change_layout(category, to).await
+    }
+
+    async fn copy_rows(
+        &self,
+        category: &str,
+        from: Bucket,
+        rows: Vec<CardRow>,
+        level: u8,
+    ) -> Result<(), StoreError> {
+        let catalog = &self.catalog;
+        let mut targets: BTreeMap<Bucket, Vec<&CardRow>> = BTreeMap::new();
+        for row in &rows {
+            targets.entry(bucket_at(from.model, level, row.price, &row.id)).or_default().push(row);
+        }
+        for (bucket, rows) in targets {
+            // What writers have put there since the split began needs no copy, nor a count.
+            let (Some(first), Some(last)) = (rows.first(), rows.last()) else { continue };
+            let mut span = Span::of_prices(PriceRange { min: Some(first.price), max: Some(last.price) });
+            let mut there = HashSet::new();
+            loop {
+                let slice = Slice { bucket, span: span.clone(), descending: false, limit: rows.len() };
+                let found = catalog.rows.slices(category, &[slice], Care::Fresh).await?;
+                let found = found.into_iter().next().unwrap_or_default();
+                let is_last = found.len() < rows.len();
+                if let Some(last) = found.last() {
+                    span.lower = last.position();
+                }
+                there.extend(found.into_iter().map(|row| row.id));
+                if is_last {
+                    break;
+                }
+            }
+            let missing: Vec<_> = rows.into_iter().filter(|row| !there.contains(&row.id)).collect();
+            let newest = missing.iter().map(|row| row.version).max();
+            if let (Model::Price, Some(newest)) = (bucket.model, newest) {
+                catalog.rows.list(category, bucket.number, newest).await?;
+            }
+            let count = i64::try_from(missing.len()).unwrap_or(i64::MAX);
+            let puts: Vec<_> = missing
+                .into_iter()
+                .map(|row| catalog.rows.put(category, bucket, row, row.version, true))
+                .collect();
+            stream::iter(puts).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+            if count > 0 {
+                catalog.categories.count_rows(category, bucket, count).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove_rows(
+        &self,
+        category: &str,
+        bucket: Bucket,
+        rows: Vec<CardRow>,
+    ) -> Result<(), StoreError> {
+        let count = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+        self.catalog.rows.take_rows(category, bucket, &rows).await?;
+        self.catalog.categories.count_rows(category, bucket, -count).await
+    }
+
+    async fn drop_empty_bucket(
+        &self,
+        category: &str,
+        bucket: Bucket,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let span = Span::of_prices(PriceRange::default());
+        let slice = Slice { bucket, span, descending: false, limit: 1 };
+        let rows = self.catalog.rows.slices(category, &[slice], Care::Fresh).await?;
+        if rows.iter().all(Vec::is_empty) {
+            let margin = i64::try_from(LIST_MARGIN.as_micros()).unwrap_or(i64::MAX);
+            self.catalog.rows.unlist(category, bucket.number, now.micros() - margin).await?;
+        }
+        Ok(())
+    }
+
+    async fn drop_bucket(&self, category: &str, bucket: Bucket) -> Result<(), StoreError> {
+        self.catalog.rows.drop(category, bucket).await?;
+        self.catalog.categories.drop_count(category, bucket).await
+    }
+
+    async fn mend_rows(&self, ids: &[ProductId], now: Timestamp) -> Result<u64, StoreError> {
+        let mends: Vec<_> = ids.iter().map(|id| self.catalog.mend(id, now)).collect();
+        let mended: Vec<u64> =
+            stream::iter(mends).buffer_unordered(CONCURRENCY).try_collect().await?;
+        Ok(mended.into_iter().sum())
+    }
+
+    async fn repair_row(
+        &self,
+        category: &str,
+        bucket: Bucket,
+        row: &CardRow,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let catalog = &self.catalog;
+        let product = catalog.read(&catalog.product_fresh, &row.id).await?.product;
+        if row.agrees(category, product.as_ref()) {
+            return Ok(false);
+        }
+        catalog.rows.take_rows(category, bucket, std::slice::from_ref(row)).await?;
+        catalog.mend(&row.id, now).await?;
+        Ok(true)
+    }
+
+    async fn scan_products(
+        &self,
+        part: u32,
+        parts: u32,
+        after: Option<String>,
+    ) -> Result<ScanStep, StoreError> {
+        let catalog = &self.catalog;
+        // Tokens are spread evenly over all numbers of 64 bits.
+        let bound = |part: u32| {
+            let share = (1_i128 << 64) * i128::from(part) / i128::from(parts.max(1));
+            i64::try_from(i128::from(i64::MIN) + share).unwrap_or(i64::MAX)
+        };
+        let from = match after {
+            Some(token) => token.parse().map_err(|error| catalog.scan.unexpected(&error))?,
+            None => bound(part),
+        };
+        let found: Vec<(i64, String)> =
+            catalog.scan.rows((from, bound(part + 1), SCAN_STEP)).await?;
+        let is_last = found.len() < usize::try_from(SCAN_STEP).unwrap_or(0);
+        let next = found.last().map(|(token, _)| token.to_string()).filter(|_| !is_last);
+        let ids = found.into_iter().map(|(_, id)| ProductId::new_unchecked(id)).collect();
+        Ok(ScanStep { ids, next })
+    }
+
+    async fn mend_counts(
+        &self,
+        category: &str,
+        before: &CategoryMap,
+        counted: &Counted,
+    ) -> Result<bool, StoreError> {
+        let catalog = &self.catalog;
+        if self.category_map(category).await?.as_ref() != Some(before) {
+            return Ok(false);
+        }
+        catalog.categories.set_counts(category, counted).await?;
+        Ok(true)
     }
 }
 

@@ -1,16 +1,23 @@
-//! The catalogue on the embedded store.
+//! The catalogue on the embedded store. A product, its rows in both read models and all counts
+//! change in one transaction.
+
+mod rows;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 use rust_decimal::Decimal;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+use super::model::browse::{CardRow, CategoryMap, Slice};
+use super::model::buckets::{Bucket, Layout};
 use super::model::{
-    Attribute, Before, CategoryDeltas, CategoryInfo, GRAVE_LIFE, MAX_CATEGORIES, Product,
+    Attribute, Before, CategoryInfo, CountDeltas, GRAVE_LIFE, MAX_CATEGORIES, Product,
     ProductDraft, ProductId,
 };
-use super::store::CatalogStore;
+use super::store::{Care, CatalogStore, Counted, Deleted, ScanStep, Upserted};
 use crate::clock::Timestamp;
 use crate::money::{Currency, Money};
 use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
@@ -19,6 +26,10 @@ use crate::storage::{OpenError, StoreError};
 const PRODUCTS: &str = "product_by_id";
 const GRAVES: &str = "deleted_product_by_id";
 const CATEGORIES: &str = "category_by_name";
+/// Products that one thread reads; more are read by several at once.
+const READS_PER_THREAD: usize = 32;
+/// Products of one step of a scan.
+const SCAN_STEP: usize = 1_000;
 
 /// The tables of the catalogue.
 #[derive(Clone)]
@@ -29,6 +40,12 @@ pub struct CatalogTables {
     graves: Table,
     /// `((category))`
     categories: Table,
+    /// `((category, bucket), price, product_id)`
+    by_hash: Table,
+    /// `((category, price_bucket), price, product_id)`
+    by_price: Table,
+    /// `((category), model, bucket)`: how many rows each bucket has.
+    counts: Table,
 }
 
 impl CatalogTables {
@@ -38,6 +55,9 @@ impl CatalogTables {
             products: engine.table(PRODUCTS)?,
             graves: engine.table(GRAVES)?,
             categories: engine.table(CATEGORIES)?,
+            by_hash: engine.table(rows::BY_HASH)?,
+            by_price: engine.table(rows::BY_PRICE)?,
+            counts: engine.table(rows::COUNTS)?,
         })
     }
 
@@ -50,18 +70,69 @@ impl CatalogTables {
         Ok(Before { product: None, version: grave.unwrap_or(0) })
     }
 
-    fn count(&self, txn: &mut Txn<'_>, deltas: CategoryDeltas) -> Result<(), StoreError> {
-        for (name, delta) in deltas.into_changes() {
-            let key = Key::new().text(&name);
-            let row: Option<CategoryRow> = txn.get(&self.categories, &key)?;
-            let product_count = row.map_or(0, |row| row.product_count).saturating_add_signed(delta);
-            if product_count == 0 {
+    fn category(&self, txn: &Txn<'_>, name: &str) -> Result<CategoryRow, StoreError> {
+        Ok(txn.get(&self.categories, &Key::new().text(name))?.unwrap_or_default())
+    }
+
+    fn count(&self, txn: &mut Txn<'_>, deltas: &CountDeltas) -> Result<(), StoreError> {
+        for (name, delta) in deltas.products_changed() {
+            let key = Key::new().text(name);
+            let mut row = self.category(txn, name)?;
+            row.product_count = row.product_count.saturating_add_signed(delta);
+            if row.product_count == 0 {
                 txn.delete(&self.categories, key);
             } else {
-                txn.put(&self.categories, key, &CategoryRow { product_count }, None)?;
+                txn.put(&self.categories, key, &row, None)?;
             }
         }
-        Ok(())
+        self.count_rows(txn, deltas)
+    }
+
+    fn upsert(
+        &self,
+        txn: &mut Txn<'_>,
+        drafts: Vec<ProductDraft>,
+        now: Timestamp,
+    ) -> Result<Vec<Upserted>, StoreError> {
+        let mut deltas = CountDeltas::default();
+        let mut layouts = rows::Layouts::default();
+        let mut written = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            let before = self.before(txn, &draft.id)?;
+            let after = Product::from_draft(draft, &before, now);
+            deltas.moved(before.category(), Some(&after.category));
+            txn.put(&self.products, product_key(&after.id), &ProductRow::of(&after), None)?;
+            let category_before = before.category().cloned();
+            let change = (before.product.as_ref(), Some(&after));
+            self.move_rows(txn, &mut layouts, change, &mut deltas)?;
+            written.push(Upserted { product: after, category_before });
+        }
+        self.count(txn, &deltas)?;
+        Ok(written)
+    }
+
+    fn delete(
+        &self,
+        txn: &mut Txn<'_>,
+        ids: Vec<ProductId>,
+        now: Timestamp,
+    ) -> Result<Vec<Deleted>, StoreError> {
+        let mut deltas = CountDeltas::default();
+        let mut layouts = rows::Layouts::default();
+        let mut deleted = Vec::new();
+        for id in ids {
+            let before = self.before(txn, &id)?;
+            let version = before.next_version(now);
+            let Some(product) = before.product else { continue };
+            deltas.moved(Some(&product.category), None);
+            txn.delete(&self.products, product_key(&id));
+            let until = now.after(GRAVE_LIFE);
+            txn.put(&self.graves, product_key(&id), &version, Some(until))?;
+            self.move_rows(txn, &mut layouts, (Some(&product), None), &mut deltas)?;
+            deleted.push(Deleted { id, category: product.category, version });
+        }
+        self.count(txn, &deltas)?;
+        Ok(deleted)
     }
 }
 
@@ -121,74 +192,46 @@ impl ProductRow {
 }
 
 /// A row of `category_by_name`; the name is its key.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, Default)]
 struct CategoryRow {
     product_count: u64,
+    #[serde(default)]
+    layout: Layout,
 }
 
 #[async_trait]
 impl CatalogStore for EmbeddedStore {
     async fn products(&self, ids: &[ProductId]) -> Result<Vec<Option<Product>>, StoreError> {
-        let tables = self.catalog.clone();
-        let ids = ids.to_vec();
-        let read = move |reader: &Reader| {
-            let one = |id: ProductId| {
-                let row: Option<ProductRow> = reader.get(&tables.products, &product_key(&id))?;
-                Ok(row.map(|row| row.into_product(id)))
+        let reads = ids.chunks(READS_PER_THREAD).map(|ids| {
+            let (table, ids) = (self.catalog.products.clone(), ids.to_vec());
+            let read = move |reader: &Reader| {
+                let one = |id: ProductId| {
+                    let row: Option<ProductRow> = reader.get(&table, &product_key(&id))?;
+                    Ok(row.map(|row| row.into_product(id)))
+                };
+                ids.into_iter().map(one).collect::<Result<Vec<_>, _>>()
             };
-            ids.into_iter().map(one).collect()
-        };
-        self.engine.read(PRODUCTS, read).await
+            self.engine.read(PRODUCTS, read)
+        });
+        Ok(try_join_all(reads).await?.into_iter().flatten().collect())
     }
 
     async fn upsert_products(
         &self,
         drafts: Vec<ProductDraft>,
         now: Timestamp,
-    ) -> Result<Vec<Product>, StoreError> {
+    ) -> Result<Vec<Upserted>, StoreError> {
         let tables = self.catalog.clone();
-        let write = move |txn: &mut Txn<'_>| {
-            let mut deltas = CategoryDeltas::default();
-            let mut products = Vec::with_capacity(drafts.len());
-            for draft in drafts {
-                let before = tables.before(txn, &draft.id)?;
-                let after = Product::from_draft(draft, &before, now);
-                deltas.moved(before.category(), Some(&after.category));
-                let row = ProductRow::of(&after);
-                txn.put(&tables.products, product_key(&after.id), &row, None)?;
-                products.push(after);
-            }
-            tables.count(txn, deltas)?;
-            Ok(products)
-        };
-        self.engine.write(PRODUCTS, write).await
+        self.engine.write(PRODUCTS, move |txn| tables.upsert(txn, drafts, now)).await
     }
 
     async fn delete_products(
         &self,
         ids: &[ProductId],
         now: Timestamp,
-    ) -> Result<Vec<ProductId>, StoreError> {
-        let tables = self.catalog.clone();
-        let ids = ids.to_vec();
-        let write = move |txn: &mut Txn<'_>| {
-            let mut deltas = CategoryDeltas::default();
-            let mut deleted = Vec::new();
-            for id in ids {
-                let before = tables.before(txn, &id)?;
-                if before.product.is_some() {
-                    deltas.moved(before.category(), None);
-                    txn.delete(&tables.products, product_key(&id));
-                    let version = before.next_version(now);
-                    let until = now.after(GRAVE_LIFE);
-                    txn.put(&tables.graves, product_key(&id), &version, Some(until))?;
-                    deleted.push(id);
-                }
-            }
-            tables.count(txn, deltas)?;
-            Ok(deleted)
-        };
-        self.engine.write(PRODUCTS, write).await
+    ) -> Result<Vec<Deleted>, StoreError> {
+        let (tables, ids) = (self.catalog.clone(), ids.to_vec());
+        self.engine.write(PRODUCTS, move |txn| tables.delete(txn, ids, now)).await
     }
 
     async fn categories(&self) -> Result<Vec<CategoryInfo>, StoreError> {
@@ -196,10 +239,24 @@ impl CatalogStore for EmbeddedStore {
         let read = move |reader: &Reader| {
             let rows = reader.scan::<CategoryRow>(&table, &Key::new(), MAX_CATEGORIES)?;
             let category = |(key, row): (Vec<u8>, CategoryRow)| {
-                let name = Reader::first_text(&table, &key)?.into();
+                let name = Reader::parts(&table, &key, |parts| parts.text())?.into();
                 Ok(CategoryInfo { name, product_count: row.product_count })
             };
-            rows.into_iter().map(category).collect()
+            // A category may be laid out before its first product comes.
+            let rows = rows.into_iter().filter(|(_, row)| row.product_count > 0);
+            rows.map(category).collect()
+        };
+        self.engine.read(CATEGORIES, read).await
+    }
+
+    async fn category_names(&self) -> Result<Vec<Arc<str>>, StoreError> {
+        let table = self.catalog.categories.clone();
+        let read = move |reader: &Reader| {
+            let rows = reader.scan::<CategoryRow>(&table, &Key::new(), MAX_CATEGORIES)?;
+            let name = |(key, _): (Vec<u8>, _)| {
+                Reader::parts(&table, &key, |parts| parts.text()).map(Arc::from)
+            };
+            rows.into_iter().map(name).collect()
         };
         self.engine.read(CATEGORIES, read).await
     }
@@ -209,8 +266,162 @@ impl CatalogStore for EmbeddedStore {
         let name: Arc<str> = name.into();
         let read = move |reader: &Reader| {
             let row: Option<CategoryRow> = reader.get(&table, &Key::new().text(&name))?;
+            let row = row.filter(|row| row.product_count > 0);
             Ok(row.map(|row| CategoryInfo { name, product_count: row.product_count }))
         };
         self.engine.read(CATEGORIES, read).await
+    }
+
+    async fn category_map(&self, name: &str) -> Result<Option<CategoryMap>, StoreError> {
+        let (tables, name) = (self.catalog.clone(), name.to_owned());
+        self.engine.read(CATEGORIES, move |reader| tables.map(reader, &name)).await
+    }
+
+    fn rows_always_agree(&self) -> bool {
+        true
+    }
+
+    async fn read_slices(
+        &self,
+        category: &str,
+        slices: Vec<Slice>,
+        _: Care,
+    ) -> Result<Vec<Vec<CardRow>>, StoreError> {
+        let (tables, category) = (self.catalog.clone(), category.to_owned());
+        let table = slices.first().map_or(rows::BY_HASH, |slice| rows::name_of(slice.bucket.model));
+        let read = move |reader: &Reader| {
+            slices.iter().map(|slice| tables.slice(reader, &category, slice)).collect()
+        };
+        self.engine.read(table, read).await
+    }
+
+    async fn change_layout(&self, category: &str, to: &Layout) -> Result<bool, StoreError> {
+        let (tables, name, to) = (self.catalog.clone(), category.to_owned(), *to);
+        let write = move |txn: &mut Txn<'_>| {
+            let mut row = tables.category(txn, &name)?;
+            if row.layout.revision + 1 != to.revision {
+                return Ok(false);
+            }
+            row.layout = to;
+            txn.put(&tables.categories, Key::new().text(&name), &row, None)?;
+            Ok(true)
+        };
+        self.engine.write(CATEGORIES, write).await
+    }
+
+    async fn copy_rows(
+        &self,
+        category: &str,
+        from: Bucket,
+        rows: Vec<CardRow>,
+        level: u8,
+    ) -> Result<(), StoreError> {
+        let (tables, category) = (self.catalog.clone(), category.into());
+        let write = move |txn: &mut Txn<'_>| tables.copy_rows(txn, &category, from, &rows, level);
+        self.engine.write(rows::name_of(from.model), write).await
+    }
+
+    async fn remove_rows(
+        &self,
+        category: &str,
+        bucket: Bucket,
+        rows: Vec<CardRow>,
+    ) -> Result<(), StoreError> {
+        let (tables, category) = (self.catalog.clone(), category.into());
+        let write = move |txn: &mut Txn<'_>| tables.remove_rows(txn, &category, bucket, &rows);
+        self.engine.write(rows::name_of(bucket.model), write).await
+    }
+
+    async fn drop_empty_bucket(&self, _: &str, _: Bucket, _: Timestamp) -> Result<(), StoreError> {
+        // The list is the table of counts, which is always exact.
+        Ok(())
+    }
+
+    async fn drop_bucket(&self, category: &str, bucket: Bucket) -> Result<(), StoreError> {
+        loop {
+            let (tables, name) = (self.catalog.clone(), category.to_owned());
+            let some = move |reader: &Reader| tables.some_rows(reader, &name, bucket);
+            let rows = self.engine.read(rows::name_of(bucket.model), some).await?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            self.remove_rows(category, bucket, rows).await?;
+        }
+    }
+
+    async fn mend_rows(&self, ids: &[ProductId], _: Timestamp) -> Result<u64, StoreError> {
+        let (tables, ids) = (self.catalog.clone(), ids.to_vec());
+        let write = move |txn: &mut Txn<'_>| {
+            let mut mended = 0;
+            for id in ids {
+                if let Some(product) = tables.before(txn, &id)?.product {
+                    mended += tables.mend_rows(txn, &product)?;
+                }
+            }
+            Ok(mended)
+        };
+        self.engine.write(PRODUCTS, write).await
+    }
+
+    async fn repair_row(
+        &self,
+        category: &str,
+        bucket: Bucket,
+        row: &CardRow,
+        _: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let (tables, row) = (self.catalog.clone(), row.clone());
+        let category: Arc<str> = category.into();
+        let write = move |txn: &mut Txn<'_>| {
+            let product = tables.before(txn, &row.id)?.product;
+            if row.agrees(&category, product.as_ref()) {
+                return Ok(false);
+            }
+            tables.remove_rows(txn, &category, bucket, &[row])?;
+            if let Some(product) = product {
+                tables.mend_rows(txn, &product)?;
+            }
+            Ok(true)
+        };
+        self.engine.write(rows::name_of(bucket.model), write).await
+    }
+
+    async fn scan_products(
+        &self,
+        part: u32,
+        _: u32,
+        after: Option<String>,
+    ) -> Result<ScanStep, StoreError> {
+        if part > 0 {
+            // One disk, one walk: the first part is all of it.
+            return Ok(ScanStep { ids: Vec::new(), next: None });
+        }
+        let table = self.catalog.products.clone();
+        let read = move |reader: &Reader| {
+            let lower = after.map_or(Key::new(), |id| Key::new().text(&id));
+            let found: Vec<(_, IgnoredAny)> =
+                reader.range(&table, (&lower, &Key::last()), false, SCAN_STEP)?;
+            let is_last = found.len() < SCAN_STEP;
+            let id = |(key, _): (Vec<u8>, _)| {
+                let id = Reader::parts(&table, &key, |parts| parts.text())?;
+                Ok(ProductId::new_unchecked(id))
+            };
+            let ids: Vec<_> = found.into_iter().map(id).collect::<Result<_, _>>()?;
+            let last = ids.last().map(|id| id.as_str().to_owned());
+            Ok(ScanStep { ids, next: last.filter(|_| !is_last) })
+        };
+        self.engine.read(PRODUCTS, read).await
+    }
+
+    async fn mend_counts(
+        &self,
+        category: &str,
+        before: &CategoryMap,
+        counted: &Counted,
+    ) -> Result<bool, StoreError> {
+        let (tables, name) = (self.catalog.clone(), category.to_owned());
+        let (before, counted) = (before.clone(), counted.clone());
+        let write = move |txn: &mut Txn<'_>| tables.mend_counts(txn, &name, &before, &counted);
+        self.engine.write(CATEGORIES, write).await
     }
 }

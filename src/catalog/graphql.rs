@@ -1,5 +1,7 @@
 //! The catalogue in the API: thin types and resolvers.
 
+mod pages;
+
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
@@ -11,11 +13,14 @@ use super::model::{
     Attribute, CategoryInfo, MAX_LOOKUP, Product, ProductId, RawProduct, check_category_name,
 };
 use super::service::CatalogService;
+pub use pages::{PageInfo, PriceRangeInput, ProductConnection, ProductEdge, ProductSort};
+use pages::ProductsArgs;
 use crate::error::{Error, UserError};
 use crate::graphql::{
     ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject, MoneyInput, write_object,
 };
 use crate::money::Money;
+use crate::page::PageArgs;
 
 /// Questions about the catalogue.
 #[derive(Default)]
@@ -203,6 +208,50 @@ impl CategoryNode {
         };
         Ok(i32::try_from(count).unwrap_or(i32::MAX))
     }
+
+    /// Its products, page by page: the first ones, or those after a cursor; or, with `last`, the
+    /// last ones, or those before a cursor. A page has 20 entries unless `first` or `last` say
+    /// otherwise, and at most 100. A cursor belongs to its category, sort and price range.
+    #[allow(clippy::too_many_arguments)]
+    async fn products(
+        &self,
+        ctx: &Context<'_>,
+        first: Option<i32>,
+        after: Option<String>,
+        last: Option<i32>,
+        before: Option<String>,
+        #[graphql(default_with = "ProductSort::PriceAsc")] sort: ProductSort,
+        price: Option<PriceRangeInput>,
+    ) -> Result<ProductConnection> {
+        let page = PageArgs::check(first, after, last, before)?;
+        pages::products(ctx, &self.name, ProductsArgs { page, sort, price }).await
+    }
+
+    /// Its lowest and highest price; null if no product stands in it.
+    async fn price_range(&self, ctx: &Context<'_>) -> Result<Option<CategoryPriceRange>> {
+        let range = ctx.request()?.shop.catalog.price_range(&self.name).await?;
+        Ok(range.map(|(low, high)| CategoryPriceRange { min: low.money(), max: high.money() }))
+    }
+}
+
+/// The lowest and the highest price of a category.
+pub struct CategoryPriceRange {
+    min: Money,
+    max: Money,
+}
+
+/// The lowest and the highest price of a category.
+#[Object]
+impl CategoryPriceRange {
+    /// The lowest price.
+    async fn min(&self) -> Leaf<&Money> {
+        Leaf(&self.min)
+    }
+
+    /// The highest price.
+    async fn max(&self) -> Leaf<&Money> {
+        Leaf(&self.max)
+    }
 }
 
 /// A category of which only the name is known yet.
@@ -305,7 +354,7 @@ impl From<ProductInput> for RawProduct {
             name: input.name,
             description: input.description,
             category: input.category,
-            amount: input.price.amount.0,
+            amount: input.price.amount.exact(),
             currency: input.price.currency_code,
             attributes: attributes.map(|a| Attribute { name: a.name, value: a.value }).collect(),
             image_url: input.image_url,

@@ -1,5 +1,8 @@
 //! What a product is, and which products are acceptable. Pure rules; no I/O.
 
+pub mod browse;
+pub mod buckets;
+
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -7,7 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rust_decimal::Decimal;
+use serde::{Deserialize, Serialize};
 
+use self::browse::kopecks;
+use self::buckets::{Bucket, Kopecks, Layout};
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, UserError};
 use crate::money::{Money, PRICE_SCALE};
@@ -38,7 +44,7 @@ pub const MAX_LOOKUP: usize = 250;
 pub const MAX_CATEGORIES: usize = 1_000;
 
 /// The shop's own key of a product: 1–64 characters, none of them a control character.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ProductId(Arc<str>);
 
 impl ProductId {
@@ -76,7 +82,7 @@ impl Borrow<str> for ProductId {
 }
 
 /// A named property of a product, such as «Цвет»: «чёрный».
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribute {
     /// What the property is called; unique within a product.
     pub name: String,
@@ -104,7 +110,7 @@ pub struct ProductDraft {
 }
 
 /// A product as it is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Product {
     /// The shop's key.
     pub id: ProductId,
@@ -193,27 +199,73 @@ pub struct CategoryInfo {
     pub product_count: u64,
 }
 
-/// By how much a set of writes changes the product counts of categories.
+/// By how much a set of writes changes what is counted of categories.
 #[derive(Debug, Default)]
-pub struct CategoryDeltas(HashMap<Arc<str>, i64>);
+pub struct CountDeltas {
+    products: HashMap<Arc<str>, i64>,
+    rows: HashMap<(Arc<str>, Bucket), i64>,
+}
 
-impl CategoryDeltas {
+impl CountDeltas {
     /// Notes that a product went from one category (or nowhere) to another (or nowhere).
     pub fn moved(&mut self, from: Option<&Arc<str>>, to: Option<&Arc<str>>) {
         if from == to {
             return;
         }
         if let Some(from) = from {
-            *self.0.entry(from.clone()).or_default() -= 1;
+            *self.products.entry(from.clone()).or_default() -= 1;
         }
         if let Some(to) = to {
-            *self.0.entry(to.clone()).or_default() += 1;
+            *self.products.entry(to.clone()).or_default() += 1;
         }
     }
 
-    /// The categories whose count changes, with the change.
-    pub fn into_changes(self) -> impl Iterator<Item = (Arc<str>, i64)> {
-        self.0.into_iter().filter(|(_, delta)| *delta != 0)
+    /// Notes that a bucket of a category has so many rows more.
+    pub fn rows(&mut self, category: &Arc<str>, bucket: Bucket, more: i64) {
+        *self.rows.entry((category.clone(), bucket)).or_default() += more;
+    }
+
+    /// The categories whose product count changes, with the change.
+    pub fn products_changed(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
+        self.products.iter().map(|(name, delta)| (name, *delta)).filter(|(_, delta)| *delta != 0)
+    }
+
+    /// The buckets whose rows change in number, with the change.
+    pub fn rows_changed(&self) -> impl Iterator<Item = (&Arc<str>, Bucket, i64)> {
+        let changes = self.rows.iter().map(|((name, bucket), delta)| (name, *bucket, *delta));
+        changes.filter(|(_, _, delta)| *delta != 0)
+    }
+}
+
+/// What one write of a product does to the rows of the read models.
+#[derive(Debug, Default)]
+pub struct RowChanges {
+    /// Where its row is to be put.
+    pub put: Vec<Bucket>,
+    /// Where older rows are to be taken away, by the price they stand at.
+    pub take: Vec<(Bucket, Kopecks)>,
+}
+
+impl RowChanges {
+    /// The changes in one category: from where the product stood in it to where it stands now.
+    /// Either may be nothing.
+    pub fn between(layout: &Layout, id: &ProductId, from: Option<Kopecks>, to: Option<Kopecks>) -> Self {
+        let put = to.map(|price| layout.written(price, id)).unwrap_or_default();
+        let swept = from.map(|price| (price, layout.swept(price, id)));
+        let take = swept.into_iter().flat_map(|(price, buckets)| {
+            buckets.into_iter().map(move |bucket| (bucket, price))
+        });
+        // A row that is written over needs no taking away.
+        let stays = |(bucket, price): &(Bucket, Kopecks)| to == Some(*price) && put.contains(bucket);
+        let take = take.filter(|place| !stays(place)).collect();
+        Self { put, take }
+    }
+}
+
+impl Product {
+    /// Its price in hundredths.
+    pub fn kopecks(&self) -> Kopecks {
+        kopecks(self.price.amount)
     }
 }
 
@@ -228,8 +280,8 @@ pub struct RawProduct {
     pub description: Option<String>,
     /// Offered category.
     pub category: String,
-    /// Offered amount.
-    pub amount: Decimal,
+    /// Offered amount; `None` for a text that is no number.
+    pub amount: Option<Decimal>,
     /// Offered currency code.
     pub currency: String,
     /// Offered attributes.
@@ -289,8 +341,12 @@ fn check_product(raw: RawProduct, faults: &mut Faults) -> Option<ProductDraft> {
 }
 
 /// A price with exactly two fraction digits, however it was written (`5`, `5.0`, `5.000`).
-fn check_price(amount: Decimal, faults: &mut Faults) -> Option<Decimal> {
+fn check_price(amount: Option<Decimal>, faults: &mut Faults) -> Option<Decimal> {
     let path = ["price", "amount"];
+    let Some(amount) = amount else {
+        faults.add(&path, ErrorCode::Invalid, "A price is a decimal such as \"89990.00\".");
+        return None;
+    };
     if amount.is_sign_negative() && !amount.is_zero() {
         faults.add(&path, ErrorCode::Invalid, "A price must not be negative.");
         return None;
@@ -396,7 +452,7 @@ mod tests {
             name: "Телефон".to_owned(),
             description: None,
             category: "Электроника".to_owned(),
-            amount: Decimal::new(899_900, 1),
+            amount: Some(Decimal::new(899_900, 1)),
             currency: "RUB".to_owned(),
             attributes: Vec::new(),
             image_url: None,
@@ -412,7 +468,7 @@ mod tests {
         for (offered, kept) in
             [("5", "5.00"), ("5.1", "5.10"), ("5.100", "5.10"), ("0", "0.00"), ("-0.0", "0.00")]
         {
-            let product = RawProduct { amount: offered.parse().unwrap(), ..raw("A") };
+            let product = RawProduct { amount: offered.parse().ok(), ..raw("A") };
             let drafts = check_batch(vec![product]).unwrap();
             assert_eq!(drafts[0].price.amount.to_string(), kept);
         }
@@ -420,8 +476,8 @@ mod tests {
 
     #[test]
     fn refuses_impossible_prices() {
-        for amount in ["-0.01", "1.005", "100000000000.01"] {
-            let product = RawProduct { amount: amount.parse().unwrap(), ..raw("A") };
+        for amount in ["-0.01", "1.005", "100000000000.01", "1,50"] {
+            let product = RawProduct { amount: amount.parse().ok(), ..raw("A") };
             assert_eq!(
                 paths(&check_batch(vec![product]).unwrap_err()),
                 ["products.0.price.amount"]

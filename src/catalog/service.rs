@@ -1,26 +1,105 @@
 //! Use cases of the catalogue: what a resolver calls.
 
+pub mod browse;
+pub mod check;
+pub mod export;
+pub mod keeper;
+pub mod split;
+
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
+use tokio::sync::Semaphore;
 
+use self::browse::{PageReads, Scan, plan};
+use super::model::browse::{CardRow, CategoryMap, PageQuery, Position, PriceRange, Sort};
+use super::model::buckets::Bucket;
 use super::model::{
     CategoryInfo, MAX_BATCH, MAX_LOOKUP, Product, ProductId, RawProduct, check_batch,
 };
-use crate::clock::Clock;
+use super::store::Care;
+use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, ErrorCode, UserError};
+use crate::money::Money;
+use crate::page::CursorKey;
 use crate::storage::Store;
+use crate::telemetry::OperationStats;
+
+/// A row that disagrees with its product is mended once it is so old that its writer cannot be
+/// about to finish.
+const REPAIR_AFTER: Duration = Duration::from_secs(10);
+/// Repairs that run at once; a reader that finds more leaves them to the next one.
+const MAX_REPAIRS: usize = 4;
+/// Times that a page is read on because rows of it were not to be shown.
+const MAX_ROUNDS: usize = 16;
+
+/// Whether the writer of a row may still be at work.
+fn is_young(row: &CardRow, now: Timestamp) -> bool {
+    now.micros().saturating_sub(row.version) < i64::try_from(REPAIR_AFTER.as_micros()).unwrap_or(0)
+}
 
 /// The catalogue.
 pub struct CatalogService {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    cursors: CursorKey,
+    repairs: Arc<Semaphore>,
+}
+
+/// An entry of a page.
+#[derive(Debug, Clone)]
+pub enum Listed {
+    /// What the read model has of the product.
+    Row(CardRow),
+    /// The whole product.
+    Card(Arc<Product>),
+}
+
+impl Listed {
+    /// What it costs.
+    pub fn money(&self) -> Money {
+        match self {
+            Self::Row(row) => row.money(),
+            Self::Card(card) => card.price,
+        }
+    }
+
+    /// Its place in the order of the category.
+    pub fn position(&self) -> Position {
+        match self {
+            Self::Row(row) => row.position(),
+            Self::Card(card) => {
+                Position { price: card.kopecks(), id: card.id.as_str().into() }
+            }
+        }
+    }
+}
+
+/// An end of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Before its first entry.
+    Before,
+    /// After its last entry.
+    After,
+}
+
+/// A page of a category.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// Its products, in the order that was asked for.
+    pub entries: Vec<Listed>,
+    /// Whether there are more: after the last one, or before the first one of a page from the end.
+    pub has_more: bool,
+    /// What it took; `None` if nothing was read.
+    pub reads: Option<PageReads>,
 }
 
 impl CatalogService {
     /// The catalogue of a store.
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock }
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, cursors: CursorKey) -> Self {
+        Self { store, clock, cursors, repairs: Arc::new(Semaphore::new(MAX_REPAIRS)) }
     }
 
     /// The products with these ids, in their order; `None` where there is none.
@@ -34,6 +113,142 @@ impl CatalogService {
         Ok(products.into_iter().map(|product| product.map(Arc::new)).collect())
     }
 
+    async fn map(&self, category: &str) -> Result<Option<Arc<CategoryMap>>, Error> {
+        Ok(self.store.category_map(category).await?.map(Arc::new))
+    }
+
+    /// A page of a category. `with_cards` asks for whole products, not only for what the read
+    /// models have.
+    pub async fn page(&self, query: &PageQuery, with_cards: bool) -> Result<Page, Error> {
+        let page = self.read_page(query, with_cards).await?;
+        if let Some(reads) = page.reads {
+            OperationStats::page(reads.model.as_str(), reads.partitions, reads.rows);
+        }
+        Ok(page)
+    }
+
+    async fn read_page(&self, query: &PageQuery, with_cards: bool) -> Result<Page, Error> {
+        let nothing = Page { entries: Vec::new(), has_more: false, reads: None };
+        let (span, descending) = (query.span(), query.is_descending());
+        if span.is_empty() {
+            return Ok(nothing);
+        }
+        let Some(map) = self.map(&query.category).await? else { return Ok(nothing) };
+        let now = self.clock.now();
+        // One more tells whether there are more.
+        let wanted = query.limit + 1;
+        let model = plan(&map, &span, descending, wanted);
+        let category = query.category.as_ref();
+        let span = (&span, descending);
+        let mut scan = Scan::new(self.store.as_ref(), category, &map, span, model, Care::Usual);
+        let compare = with_cards || !self.store.rows_always_agree();
+        let mut entries = Vec::with_capacity(wanted);
+        let mut ghosts = Vec::new();
+        let mut has_ended = false;
+        for _ in 0..MAX_ROUNDS {
+            let missing = wanted - entries.len();
+            let rows = scan.next(missing).await?;
+            has_ended = rows.len() < missing;
+            if compare {
+                // A row counts only where its product says so: that is also what makes a change of
+                // price or category one step for whoever reads.
+                let ids: Vec<_> = rows.iter().map(|(_, row)| row.id.clone()).collect();
+                for ((bucket, row), card) in rows.into_iter().zip(self.products(&ids).await?) {
+                    match card {
+                        Some(card) if row.agrees(category, Some(&card)) => {
+                            entries.push(Listed::Card(card));
+                        }
+                        _ => ghosts.push((bucket, row)),
+                    }
+                }
+            } else {
+                entries.extend(rows.into_iter().map(|(_, row)| Listed::Row(row)));
+            }
+            if has_ended || entries.len() == wanted {
+                break;
+            }
+        }
+        let has_more = entries.len() > query.limit || !has_ended && entries.len() < wanted;
+        entries.truncate(query.limit);
+        if query.from_end {
+            entries.reverse();
+        }
+        let (reads, found_empty) = (scan.reads(), std::mem::take(&mut scan.found_empty));
+        self.repair(&query.category, ghosts, found_empty, now);
+        Ok(Page { entries, has_more, reads: Some(reads) })
+    }
+
+    /// Whether the list of a page has a product beyond a place.
+    pub async fn is_beyond(
+        &self,
+        query: &PageQuery,
+        place: &Position,
+        end: End,
+    ) -> Result<bool, Error> {
+        let mut probe = PageQuery { after: None, before: None, limit: 0, ..query.clone() };
+        match end {
+            End::After => probe.after = Some(place.clone()),
+            End::Before => probe.before = Some(place.clone()),
+        }
+        probe.from_end = end == End::Before;
+        Ok(self.page(&probe, false).await?.has_more)
+    }
+
+    /// Whether the list of a page has a product at a place.
+    pub async fn is_listed(&self, query: &PageQuery, place: &Position) -> Result<bool, Error> {
+        // No id has a control character: nothing lies between a place and this one.
+        let next = Position { price: place.price, id: format!("{}\0", place.id).into() };
+        let last_up_to = PageQuery {
+            sort: Sort::PriceAsc,
+            after: None,
+            before: Some(next),
+            limit: 1,
+            from_end: true,
+            ..query.clone()
+        };
+        let found = self.page(&last_up_to, false).await?;
+        Ok(found.entries.first().is_some_and(|entry| entry.position() == *place))
+    }
+
+    /// Signs the cursors of pages.
+    pub fn cursors(&self) -> &CursorKey {
+        &self.cursors
+    }
+
+    /// Mends what a page came across, in the background.
+    fn repair(
+        &self,
+        category: &Arc<str>,
+        mut ghosts: Vec<(Bucket, CardRow)>,
+        found_empty: Vec<Bucket>,
+        now: Timestamp,
+    ) {
+        ghosts.retain(|(_, row)| !is_young(row, now));
+        if ghosts.is_empty() && found_empty.is_empty() {
+            return;
+        }
+        let Ok(permit) = self.repairs.clone().try_acquire_owned() else { return };
+        let (store, category) = (self.store.clone(), category.clone());
+        tokio::spawn(async move {
+            let _permit = permit;
+            let mend = async {
+                for (bucket, row) in ghosts {
+                    if store.repair_row(&category, bucket, &row, now).await? {
+                        let model = bucket.model.as_str();
+                        tracing::info!(id = row.id.as_str(), model, "a row without its product was mended");
+                    }
+                }
+                for bucket in found_empty {
+                    store.drop_empty_bucket(&category, bucket, now).await?;
+                }
+                Ok::<_, crate::storage::StoreError>(())
+            };
+            if let Err(error) = mend.await {
+                tracing::warn!(%error, "a row could not be mended; the next reader tries again");
+            }
+        });
+    }
+
     /// Writes a batch of products; all of it is checked before any of it is written.
     pub async fn upsert(
         &self,
@@ -41,7 +256,10 @@ impl CatalogService {
     ) -> Result<Result<Vec<Product>, Vec<UserError>>, Error> {
         check_size("products", batch.len())?;
         match check_batch(batch) {
-            Ok(drafts) => Ok(Ok(self.store.upsert_products(drafts, self.clock.now()).await?)),
+            Ok(drafts) => {
+                let written = self.store.upsert_products(drafts, self.clock.now()).await?;
+                Ok(Ok(written.into_iter().map(|written| written.product).collect()))
+            }
             Err(faults) => Ok(Err(faults)),
         }
     }
@@ -69,7 +287,8 @@ impl CatalogService {
         if !faults.is_empty() {
             return Ok(Err(faults));
         }
-        Ok(Ok(self.store.delete_products(&sound, self.clock.now()).await?))
+        let deleted = self.store.delete_products(&sound, self.clock.now()).await?;
+        Ok(Ok(deleted.into_iter().map(|deleted| deleted.id).collect()))
     }
 
     /// All categories that have products, by name.
@@ -79,7 +298,24 @@ impl CatalogService {
 
     /// One category, if it has products.
     pub async fn category(&self, name: &str) -> Result<Option<CategoryInfo>, Error> {
-        Ok(self.store.category(name).await?)
+        let map = self.map(name).await?.filter(|map| map.product_count > 0);
+        Ok(map.map(|map| CategoryInfo { name: name.into(), product_count: map.product_count }))
+    }
+
+    /// The lowest and the highest price of a category, as its first and last product say.
+    pub async fn price_range(&self, name: &Arc<str>) -> Result<Option<(Listed, Listed)>, Error> {
+        let end = |from_end| PageQuery {
+            category: name.clone(),
+            sort: Sort::PriceAsc,
+            range: PriceRange::default(),
+            after: None,
+            before: None,
+            limit: 1,
+            from_end,
+        };
+        let (low, high) = (end(false), end(true));
+        let (low, high) = tokio::try_join!(self.page(&low, false), self.page(&high, false))?;
+        Ok(low.entries.into_iter().next().zip(high.entries.into_iter().next()))
     }
 }
 

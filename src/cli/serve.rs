@@ -13,6 +13,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, StoreArgs, demo_secret_path, no_secret, secret};
 use crate::app::{App, Shop};
+use crate::catalog::model::buckets::SPLIT_ROWS;
+use crate::catalog::service::keeper;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{AuthConfig, Config, ConfigError, Limits, Secret, StoreConfig};
 use crate::storage::Store;
@@ -52,6 +54,10 @@ pub(super) struct ServeArgs {
     #[arg(long, env = "VITRINA_MAX_COST", default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(100..))]
     max_cost: u32,
+    /// Rows of a category's bucket beyond which it is split
+    #[arg(long, env = "VITRINA_SPLIT_ROWS", default_value_t = SPLIT_ROWS,
+          value_parser = clap::value_parser!(u64).range(100..))]
+    split_rows: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -68,6 +74,8 @@ pub(super) struct Plan {
     is_demo: bool,
     /// The secret was made for this run and must be left where `vitrina token` finds it.
     own_secret: bool,
+    /// Rows beyond which a bucket is split.
+    split_rows: u64,
 }
 
 impl ServeArgs {
@@ -95,8 +103,9 @@ impl ServeArgs {
             auth,
             limits,
             introspection: self.introspection == Switch::On,
+            tells_reads: is_demo,
         };
-        Ok(Plan { config, is_demo, own_secret })
+        Ok(Plan { config, is_demo, own_secret, split_rows: self.split_rows })
     }
 }
 
@@ -107,7 +116,7 @@ fn random_secret() -> Secret {
 }
 
 pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
-    let Plan { config, is_demo, own_secret } = plan;
+    let Plan { config, is_demo, own_secret, split_rows } = plan;
     let listener = TcpListener::bind(config.listen).await.map_err(|error| {
         Failure::Other(format!("--listen / VITRINA_LISTEN: {}: {error}", config.listen))
     })?;
@@ -134,6 +143,10 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
         opened = open(&app, is_demo, clock, metrics) => opened,
     };
     opened?;
+    // It ends with the runtime, at any point: what it has begun goes on the next time.
+    if let Some(shop) = app.shop() {
+        tokio::spawn(keeper::keep(shop.store.clone(), split_rows));
+    }
     let secret = own_secret.then(|| SecretFile::write(&app.config)).transpose()?;
     greet(&app.config, address, secret.is_some());
 
@@ -163,7 +176,7 @@ async fn open(
         fill(store.as_ref(), clock.as_ref()).await?;
     }
     tracing::info!(store = store.kind(), "open");
-    app.open(Shop::new(store, clock));
+    app.open(Shop::open(store, clock).await?);
     Ok(())
 }
 

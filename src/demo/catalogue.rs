@@ -311,7 +311,7 @@ mod tests {
             name: draft.name,
             description: draft.description,
             category: draft.category,
-            amount: draft.price.amount,
+            amount: Some(draft.price.amount),
             currency: draft.price.currency.as_str().to_owned(),
             attributes: draft.attributes,
             image_url: draft.image_url,

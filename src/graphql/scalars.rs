@@ -13,39 +13,46 @@ use crate::money::Money;
 /// Most characters of a decimal: far more than any price, few enough to parse at once.
 const MAX_DECIMAL_CHARS: usize = 40;
 
-/// An exact decimal number.
+/// An exact decimal number, or a text that was sent as one and is none. Whoever takes it says so
+/// together with whatever else is wrong.
 #[derive(Debug, Clone, Copy)]
-pub struct DecimalScalar(pub Decimal);
+pub struct DecimalScalar(Option<Decimal>);
 
 /// An exact decimal number, sent as a string: `"89990.00"`. Whole numbers are accepted as input;
 /// floating point numbers are not, because they are not exact.
 #[Scalar(name = "Decimal")]
 impl ScalarType for DecimalScalar {
     fn parse(value: Value) -> InputValueResult<Self> {
-        Self::read(&value)
-            .ok_or_else(|| InputValueError::custom("a decimal is a string such as \"89990.00\""))
+        match &value {
+            Value::String(_) | Value::Number(_) => Ok(Self(Self::read(&value))),
+            _ => Err(InputValueError::custom("a decimal is a string such as \"89990.00\"")),
+        }
     }
 
     fn is_valid(value: &Value) -> bool {
-        Self::read(value).is_some()
+        matches!(value, Value::String(_) | Value::Number(_))
     }
 
     fn to_value(&self) -> Value {
-        Value::String(self.0.to_string())
+        self.0.map_or(Value::Null, |decimal| Value::String(decimal.to_string()))
     }
 }
 
 impl DecimalScalar {
-    fn read(value: &Value) -> Option<Self> {
-        let decimal = match value {
+    /// The number, if it is one.
+    pub fn exact(self) -> Option<Decimal> {
+        self.0
+    }
+
+    fn read(value: &Value) -> Option<Decimal> {
+        match value {
             Value::String(text) if text.len() <= MAX_DECIMAL_CHARS => {
                 // `from_str_exact` refuses what would have to be rounded.
                 Decimal::from_str_exact(text).ok()
             }
             Value::Number(number) => number.as_i64().map(Decimal::from),
             _ => None,
-        };
-        decimal.map(Self)
+        }
     }
 }
 
@@ -92,7 +99,7 @@ pub struct MoneyShape {
 impl From<&Money> for MoneyShape {
     fn from(money: &Money) -> Self {
         Self {
-            amount: DecimalScalar(money.amount),
+            amount: DecimalScalar(Some(money.amount)),
             currency_code: money.currency.as_str().to_owned(),
         }
     }
@@ -103,7 +110,7 @@ impl LeafObject for Money {
 
     fn field(&self, field: &Field) -> Option<Value> {
         match field.name.node.as_str() {
-            "amount" => Some(DecimalScalar(self.amount).to_value()),
+            "amount" => Some(DecimalScalar(Some(self.amount)).to_value()),
             "currencyCode" => Some(self.currency.as_str().into()),
             _ => None,
         }

@@ -206,6 +206,7 @@ async fn execute(
     variables: Variables,
 ) -> Result<GraphQlResponse, Error> {
     let started = Instant::now();
+    let tells_reads = app.config.tells_reads || matches!(asked.viewer, Viewer::Staff(_));
     let rounds = Arc::new(Rounds::default());
     let mut request = GraphQlRequest::new("").variables(variables).data(RequestContext::new(
         shop.clone(),
@@ -218,9 +219,12 @@ async fn execute(
     let execution = Box::pin(app.graph.execute(request));
     let run = AssertUnwindSafe(rounds.drive(execution)).catch_unwind();
     let run = tokio::time::timeout_at(asked.deadline, run);
-    let (result, reads, cache_hits) = OperationStats::collect(run).await;
+    let (result, reads) = OperationStats::collect(run).await;
     let result = match result {
         Ok(Ok(mut response)) => {
+            if tells_reads && let Ok(reads) = async_graphql::to_value(&reads) {
+                response.extensions.insert("reads".to_owned(), reads);
+            }
             complete(&mut response.data, flat, app.graph.index());
             // They come as they happened; a client reads them in the order of its query.
             response.errors.sort_by_key(|e| e.locations.first().map(|at| (at.line, at.column)));
@@ -247,8 +251,7 @@ async fn execute(
         outcome,
         code,
         took: started.elapsed(),
-        reads,
-        cache_hits,
+        reads: &reads,
     });
     result
 }

@@ -4,6 +4,7 @@ pub mod cassandra;
 pub mod embedded;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -17,6 +18,26 @@ use crate::telemetry::Metrics;
 pub trait Store: CatalogStore {
     /// Whether the store can answer right now; the error says what is missing.
     async fn ready(&self) -> Result<(), StoreError>;
+
+    /// The key that the shop's own signatures are derived from: made once, the same for every
+    /// instance on this store.
+    async fn root_key(&self) -> Result<[u8; 32], StoreError>;
+
+    /// Takes or renews the right to do something alone, for a while. Answers whether `holder` has
+    /// it now.
+    async fn take_lease(
+        &self,
+        name: &str,
+        holder: uuid::Uuid,
+        life: Duration,
+    ) -> Result<bool, StoreError>;
+
+    /// Gives a lease back before its life is over.
+    async fn give_up_lease(&self, name: &str, holder: uuid::Uuid) -> Result<(), StoreError>;
+
+    /// How long after a change of a category's layout somebody may still act on the one before:
+    /// as long as it is cached, and a page or a write takes, together.
+    fn layout_grace(&self) -> Duration;
 
     /// What this store is, for a person: `embedded` or `Cassandra`.
     fn kind(&self) -> &'static str;
@@ -84,6 +105,16 @@ pub enum OpenError {
     /// The cluster, or enough of it, does not answer; worth trying again.
     #[error("the Cassandra cluster does not answer: {0}")]
     Away(String),
+}
+
+/// 256 random bits for a root key.
+fn random_key() -> Result<[u8; 32], StoreError> {
+    let mut key = [0; 32];
+    aws_lc_rs::rand::fill(&mut key).map_err(|_| StoreError::Fault {
+        call: "root key",
+        cause: "the system gives no random numbers".to_owned(),
+    })?;
+    Ok(key)
 }
 
 /// Opens the store that the configuration names. For Cassandra it waits until enough of the cluster

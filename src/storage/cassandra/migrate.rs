@@ -16,8 +16,10 @@ use crate::config::CassandraConfig;
 use crate::storage::{OpenError, StoreError};
 
 /// Every migration, in order. One that has been released is never changed: a new one follows.
-const MIGRATIONS: &[(i32, &str, &str)] =
-    &[(1, "catalogue", include_str!("migrations/0001_catalogue.cql"))];
+const MIGRATIONS: &[(i32, &str, &str)] = &[
+    (1, "catalogue", include_str!("migrations/0001_catalogue.cql")),
+    (2, "browsing", include_str!("migrations/0002_browsing.cql")),
+];
 
 /// The tables that migrations themselves need.
 const OWN_TABLES: [&str; 2] = [

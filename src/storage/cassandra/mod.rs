@@ -2,6 +2,7 @@
 
 mod migrate;
 mod session;
+mod shared;
 mod statement;
 
 use std::sync::Arc;
@@ -22,8 +23,13 @@ use crate::telemetry::Metrics;
 /// All domains on one Cassandra cluster.
 pub struct CassandraStore {
     pub(crate) catalog: Arc<CatalogStatements>,
+    shared: shared::SharedStatements,
     ping: Statement,
 }
+
+/// A layout is read anew for each write, and cached for half a second by readers; a write ends, or
+/// looks again, within a second, and a page well within this.
+const LAYOUT_GRACE: Duration = Duration::from_secs(6);
 
 /// How long a readiness check waits: shorter than anybody's probe interval.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
@@ -38,6 +44,7 @@ impl CassandraStore {
         let statements = Statements::new(session, config, metrics);
         Ok(Self {
             catalog: Arc::new(CatalogStatements::prepare(&statements).await?),
+            shared: shared::SharedStatements::prepare(&statements).await?,
             // A read at quorum of a table that is always there: it answers when the shop can.
             ping: statements
                 .prepare(
@@ -55,6 +62,27 @@ impl CassandraStore {
 impl Store for CassandraStore {
     async fn ready(&self) -> Result<(), StoreError> {
         self.ping.run(()).await.map(drop)
+    }
+
+    async fn root_key(&self) -> Result<[u8; 32], StoreError> {
+        self.shared.root_key().await
+    }
+
+    async fn take_lease(
+        &self,
+        name: &str,
+        holder: uuid::Uuid,
+        life: Duration,
+    ) -> Result<bool, StoreError> {
+        self.shared.take_lease(name, holder, life).await
+    }
+
+    async fn give_up_lease(&self, name: &str, holder: uuid::Uuid) -> Result<(), StoreError> {
+        self.shared.give_up_lease(name, holder).await
+    }
+
+    fn layout_grace(&self) -> Duration {
+        LAYOUT_GRACE
     }
 
     fn kind(&self) -> &'static str {

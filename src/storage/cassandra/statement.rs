@@ -10,10 +10,12 @@ use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError}
 use scylla::policies::load_balancing::LoadBalancingPolicy;
 use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy};
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
+use scylla::deserialize::row::DeserializeRow;
 use scylla::response::query_result::QueryResult;
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
+use scylla::value::{CqlValue, Row};
 
 use super::session::routing;
 use crate::config::CassandraConfig;
@@ -40,6 +42,11 @@ pub enum Access {
     /// A conditional write (`IF …`), `LOCAL_SERIAL`, never repeated: a lost reply may mean that it
     /// happened.
     Conditional,
+    /// The same for all data centres together, `SERIAL` and `EACH_QUORUM`: seldom, and seen by
+    /// everybody who reads at `LOCAL_QUORUM` afterwards.
+    ConditionalEverywhere,
+    /// `ALL`, may be repeated: for rows that readers at `LOCAL_ONE` rely on from now on.
+    WriteAll,
 }
 
 impl Access {
@@ -50,19 +57,30 @@ impl Access {
     fn consistency(self) -> Consistency {
         match self {
             Self::ReadOne => Consistency::LocalOne,
-            _ => Consistency::LocalQuorum,
+            Self::ConditionalEverywhere => Consistency::EachQuorum,
+            Self::WriteAll => Consistency::All,
+            Self::ReadQuorum | Self::WriteQuorum | Self::CountQuorum | Self::Conditional => {
+                Consistency::LocalQuorum
+            }
         }
     }
 
     fn may_be_repeated(self) -> bool {
-        matches!(self, Self::ReadOne | Self::ReadQuorum | Self::WriteQuorum)
+        matches!(self, Self::ReadOne | Self::ReadQuorum | Self::WriteQuorum | Self::WriteAll)
+    }
+
+    fn serial_consistency(self) -> SerialConsistency {
+        match self {
+            Self::ConditionalEverywhere => SerialConsistency::Serial,
+            _ => SerialConsistency::LocalSerial,
+        }
     }
 
     fn profile(self, routing: &Arc<dyn LoadBalancingPolicy>) -> ExecutionProfileHandle {
         let profile = ExecutionProfile::builder()
             .load_balancing_policy(routing.clone())
             .consistency(self.consistency())
-            .serial_consistency(Some(SerialConsistency::LocalSerial));
+            .serial_consistency(Some(self.serial_consistency()));
         let profile = if self.may_be_repeated() {
             profile.retry_policy(Arc::new(DefaultRetryPolicy::new()))
         } else {
@@ -137,6 +155,34 @@ impl Statement {
         let result = self.session.execute_unpaged(&self.prepared, values).await;
         self.metrics.store_call(self.table, self.kind, started, result.is_ok());
         result.map_err(|error| store_error(self.table, &error))
+    }
+
+    /// Runs the statement and reads all rows of its answer.
+    pub async fn rows<R>(&self, values: impl SerializeRow) -> Result<Vec<R>, StoreError>
+    where
+        R: for<'frame, 'metadata> DeserializeRow<'frame, 'metadata>,
+    {
+        let answer = self.run(values).await?;
+        let answer = answer.into_rows_result().map_err(|error| self.unexpected(&error))?;
+        let rows = answer.rows::<R>().map_err(|error| self.unexpected(&error))?;
+        rows.map(|row| row.map_err(|error| self.unexpected(&error))).collect()
+    }
+
+    /// Runs the statement and reads the first row of its answer.
+    pub async fn first<R>(&self, values: impl SerializeRow) -> Result<Option<R>, StoreError>
+    where
+        R: for<'frame, 'metadata> DeserializeRow<'frame, 'metadata>,
+    {
+        let answer = self.run(values).await?;
+        let answer = answer.into_rows_result().map_err(|error| self.unexpected(&error))?;
+        answer.maybe_first_row().map_err(|error| self.unexpected(&error))
+    }
+
+    /// Runs a conditional write; answers whether its condition held.
+    pub async fn applied(&self, values: impl SerializeRow) -> Result<bool, StoreError> {
+        let row: Option<Row> = self.first(values).await?;
+        let first = row.and_then(|row| row.columns.into_iter().next().flatten());
+        Ok(first == Some(CqlValue::Boolean(true)))
     }
 
     /// The error of an answer that does not have the shape the statement asks for.
@@ -228,6 +274,8 @@ mod tests {
             Access::WriteQuorum,
             Access::CountQuorum,
             Access::Conditional,
+            Access::ConditionalEverywhere,
+            Access::WriteAll,
         ] {
             let profile = access.profile(&routing).to_profile();
             assert!(Arc::ptr_eq(profile.get_load_balancing_policy(), &routing), "{access:?}");
@@ -237,6 +285,7 @@ mod tests {
     #[test]
     fn what_must_not_happen_twice_is_never_repeated() {
         assert!(!Access::Conditional.may_be_repeated());
+        assert!(!Access::ConditionalEverywhere.may_be_repeated());
         assert!(!Access::CountQuorum.may_be_repeated());
     }
 }

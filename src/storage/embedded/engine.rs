@@ -1,10 +1,9 @@
 //! The engine under the embedded store: tables in one folder, writes through one writer (see
-//! [`super::writer`]), reads beside it: on threads that may block, or in place while all tables fit
-//! into memory, because handing a read to another thread costs several times what the read does.
+//! [`super::writer`]), reads beside it on threads that may block.
 
+use std::ops::Bound;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use fjall::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
@@ -27,9 +26,6 @@ const META: &str = "meta";
 const FORMAT_KEY: &str = "format";
 /// Memory for blocks read from disk.
 const CACHE_BYTES: u64 = 32 << 20;
-/// Bytes of all tables' files up to which they are taken to fit into [`CACHE_BYTES`]: blocks are
-/// compressed on disk, and are not in the cache.
-const IN_MEMORY_BYTES: u64 = CACHE_BYTES / 4;
 /// Size at which a table's rows in memory are written out as a file.
 const MEMTABLE_BYTES: u64 = 16 << 20;
 /// Most bytes of journal before tables are written out to shorten it; bounds recovery time.
@@ -47,24 +43,7 @@ pub struct Engine {
     db: Database,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
-    size: Arc<Size>,
     writer: Writer,
-}
-
-/// Whether the tables fit into memory.
-#[derive(Default)]
-pub(super) struct Size {
-    tables: Mutex<Vec<Keyspace>>,
-    is_small: AtomicBool,
-}
-
-impl Size {
-    /// Looks at the tables' files again.
-    pub(super) fn measure(&self) {
-        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes: u64 = tables.iter().map(Keyspace::disk_space).sum();
-        self.is_small.store(bytes <= IN_MEMORY_BYTES, Ordering::Relaxed);
-    }
 }
 
 impl Engine {
@@ -94,10 +73,9 @@ impl Engine {
                 error => broken(error.to_string()),
             })?;
         check_format(&db, dir, &broken)?;
-        let size = Arc::new(Size::default());
-        let writer = Writer::start(db.clone(), clock.clone(), size.clone())
+        let writer = Writer::start(db.clone(), clock.clone())
             .map_err(|error| broken(format!("no thread for the writer: {error}")))?;
-        Ok(Self { db, clock, metrics, size, writer })
+        Ok(Self { db, clock, metrics, writer })
     }
 
     /// Opens a table, made if it is not there.
@@ -107,9 +85,6 @@ impl Engine {
             dir: name.to_owned(),
             cause: error.to_string(),
         })?;
-        let tables = &self.size.tables;
-        tables.lock().unwrap_or_else(PoisonError::into_inner).push(keyspace.clone());
-        self.size.measure();
         Ok(Table { keyspace, name })
     }
 
@@ -118,8 +93,7 @@ impl Engine {
         self.writer.ready()
     }
 
-    /// Runs `read`, on a thread that may block unless everything is in memory. `table` names what
-    /// is read, for the metrics.
+    /// Runs `read` on a thread that may block. `table` names what is read, for the metrics.
     pub async fn read<T: Send + 'static>(
         &self,
         table: &'static str,
@@ -127,16 +101,12 @@ impl Engine {
     ) -> Result<T, StoreError> {
         let started = Instant::now();
         let reader = Reader { now: self.clock.now() };
-        let result = if self.size.is_small.load(Ordering::Relaxed) {
-            read(&reader)
-        } else {
-            let done = tokio::task::spawn_blocking(move || read(&reader)).await;
-            let ended = |error: tokio::task::JoinError| StoreError::Fault {
-                call: "read",
-                cause: error.to_string(),
-            };
-            done.unwrap_or_else(|error| Err(ended(error)))
+        let done = tokio::task::spawn_blocking(move || read(&reader)).await;
+        let ended = |error: tokio::task::JoinError| StoreError::Fault {
+            call: "read",
+            cause: error.to_string(),
         };
+        let result = done.unwrap_or_else(|error| Err(ended(error)));
         self.metrics.store_call(table, CallKind::Read, started, result.is_ok());
         result
     }
@@ -180,8 +150,33 @@ impl Reader {
         prefix: &Key,
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, T)>, StoreError> {
+        self.take(table, table.keyspace.prefix(prefix.as_bytes()), limit)
+    }
+
+    /// The first `limit` rows between two keys, both left out, from either end, with their keys.
+    pub fn range<T: DeserializeOwned>(
+        &self,
+        table: &Table,
+        (lower, upper): (&Key, &Key),
+        descending: bool,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, T)>, StoreError> {
+        if lower >= upper {
+            return Ok(Vec::new());
+        }
+        let bounds = (Bound::Excluded(lower.as_bytes()), Bound::Excluded(upper.as_bytes()));
+        let rows = table.keyspace.range::<&[u8], _>(bounds);
+        if descending { self.take(table, rows.rev(), limit) } else { self.take(table, rows, limit) }
+    }
+
+    fn take<T: DeserializeOwned>(
+        &self,
+        table: &Table,
+        items: impl Iterator<Item = fjall::Guard>,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, T)>, StoreError> {
         let mut rows = Vec::new();
-        for item in table.keyspace.prefix(prefix.as_bytes()) {
+        for item in items {
             if rows.len() == limit {
                 break;
             }
@@ -195,9 +190,13 @@ impl Reader {
         Ok(rows)
     }
 
-    /// The first text of a stored key.
-    pub fn first_text(table: &Table, key: &[u8]) -> Result<String, StoreError> {
-        KeyParts::new(key).text().ok_or_else(|| StoreError::Fault {
+    /// What `parts` finds in a stored key.
+    pub fn parts<T>(
+        table: &Table,
+        key: &[u8],
+        parts: impl FnOnce(&mut KeyParts<'_>) -> Option<T>,
+    ) -> Result<T, StoreError> {
+        parts(&mut KeyParts::new(key)).ok_or_else(|| StoreError::Fault {
             call: table.name,
             cause: "a key that this version did not write".to_owned(),
         })

@@ -19,6 +19,12 @@ impl Key {
         Self::default()
     }
 
+    /// Greater than every key that begins with a text.
+    pub fn last() -> Self {
+        // No UTF-8 text has this byte.
+        Self(vec![0xFF])
+    }
+
     /// Adds a text. Texts sort by their UTF-8 bytes, which is the order of their code points.
     #[must_use]
     pub fn text(mut self, text: &str) -> Self {

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use super::codec;
-use super::engine::{Size, Table, corrupt, failed};
+use super::engine::{Table, corrupt, failed};
 use super::keys::Key;
 use crate::clock::{Clock, Timestamp};
 use crate::storage::StoreError;
@@ -22,9 +22,6 @@ use crate::storage::StoreError;
 const MAX_WAITING: usize = 16_384;
 /// Most writes committed with one sync. It bounds how long the first of a group waits for the last.
 const MAX_GROUP: usize = 1_024;
-
-/// Groups between two looks at how large the tables have become.
-const MEASURE_EVERY: u32 = 64;
 
 /// A write as the writer sees it: run it against the group, and get back what tells its caller.
 type Job = Box<dyn FnOnce(&mut Txn<'_>) -> Finish + Send>;
@@ -40,16 +37,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(
-        db: Database,
-        clock: Arc<dyn Clock>,
-        size: Arc<Size>,
-    ) -> std::io::Result<Self> {
+    pub(super) fn start(db: Database, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
         let (jobs, waiting) = sync_channel(MAX_WAITING);
         let broken = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn({
             let broken = broken.clone();
-            move || write_groups(&db, clock.as_ref(), &waiting, &broken, &size)
+            move || write_groups(&db, clock.as_ref(), &waiting, &broken)
         })?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), broken })
     }
@@ -100,21 +93,10 @@ impl Drop for Writer {
     }
 }
 
-fn write_groups(
-    db: &Database,
-    clock: &dyn Clock,
-    waiting: &Receiver<Job>,
-    broken: &AtomicBool,
-    size: &Size,
-) {
+fn write_groups(db: &Database, clock: &dyn Clock, waiting: &Receiver<Job>, broken: &AtomicBool) {
     // Should a write panic, the thread ends with it, and whoever asks must learn that.
     let _guard = BrokenOnPanic(broken);
-    let mut groups = 0_u32;
     while let Ok(first) = waiting.recv() {
-        groups = groups.wrapping_add(1);
-        if groups.is_multiple_of(MEASURE_EVERY) {
-            size.measure();
-        }
         let mut group = Rows::default();
         let mut finish = Vec::new();
         let now = clock.now();
@@ -172,6 +154,11 @@ pub struct Txn<'a> {
 }
 
 impl Txn<'_> {
+    /// The moment of the write.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// The row under a key as it is now, this write's own changes included.
     pub fn get<T: DeserializeOwned>(
         &self,
@@ -188,6 +175,11 @@ impl Txn<'_> {
             Some(bytes) => decode(&bytes),
             None => Ok(None),
         }
+    }
+
+    /// Whether there is a row under a key now.
+    pub fn contains(&self, table: &Table, key: &Key) -> Result<bool, StoreError> {
+        self.get::<serde::de::IgnoredAny>(table, key).map(|row| row.is_some())
     }
 
     /// Writes a row that lives until `until`, or for ever.

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use vitrina::catalog::CatalogStore;
+use vitrina::catalog::model::browse::{CardRow, CategoryMap, Slice};
+use vitrina::catalog::model::buckets::{Bucket, Layout};
 use vitrina::catalog::model::{CategoryInfo, Product, ProductDraft, ProductId};
+use vitrina::catalog::store::{Care, Counted, Deleted, ScanStep, Upserted};
 use vitrina::clock::Timestamp;
 use vitrina::storage::{Store, StoreError};
 
@@ -40,47 +43,61 @@ impl Broken {
     }
 }
 
-#[async_trait]
-impl CatalogStore for Broken {
-    async fn products(&self, _: &[ProductId]) -> Result<Vec<Option<Product>>, StoreError> {
-        self.answer().await
-    }
-
-    async fn upsert_products(
-        &self,
-        _: Vec<ProductDraft>,
-        _: Timestamp,
-    ) -> Result<Vec<Product>, StoreError> {
-        self.answer().await
-    }
-
-    async fn delete_products(
-        &self,
-        _: &[ProductId],
-        _: Timestamp,
-    ) -> Result<Vec<ProductId>, StoreError> {
-        self.answer().await
-    }
-
-    async fn categories(&self) -> Result<Vec<CategoryInfo>, StoreError> {
-        self.answer().await
-    }
-
-    async fn category(&self, _: &str) -> Result<Option<CategoryInfo>, StoreError> {
-        self.answer().await
-    }
+/// Answers every call of a trait in the same way.
+macro_rules! broken {
+    ($trait:ident { $(fn $call:ident($($argument:ty),*) -> $answer:ty;)+ } and { $($rest:item)* }) => {
+        #[async_trait]
+        impl $trait for Broken {
+            $(async fn $call(&self, $(_: $argument),*) -> Result<$answer, StoreError> {
+                self.answer().await
+            })+
+            $($rest)*
+        }
+    };
 }
 
-#[async_trait]
-impl Store for Broken {
-    async fn ready(&self) -> Result<(), StoreError> {
-        self.answer().await
+broken!(CatalogStore {
+    fn products(&[ProductId]) -> Vec<Option<Product>>;
+    fn upsert_products(Vec<ProductDraft>, Timestamp) -> Vec<Upserted>;
+    fn delete_products(&[ProductId], Timestamp) -> Vec<Deleted>;
+    fn categories() -> Vec<CategoryInfo>;
+    fn category_names() -> Vec<Arc<str>>;
+    fn category(&str) -> Option<CategoryInfo>;
+    fn category_map(&str) -> Option<CategoryMap>;
+    fn read_slices(&str, Vec<Slice>, Care) -> Vec<Vec<CardRow>>;
+    fn change_layout(&str, &Layout) -> bool;
+    fn copy_rows(&str, Bucket, Vec<CardRow>, u8) -> ();
+    fn remove_rows(&str, Bucket, Vec<CardRow>) -> ();
+    fn drop_empty_bucket(&str, Bucket, Timestamp) -> ();
+    fn drop_bucket(&str, Bucket) -> ();
+    fn mend_rows(&[ProductId], Timestamp) -> u64;
+    fn repair_row(&str, Bucket, &CardRow, Timestamp) -> bool;
+    fn scan_products(u32, u32, Option<String>) -> ScanStep;
+    fn mend_counts(&str, &CategoryMap, &Counted) -> bool;
+} and {
+    fn rows_always_agree(&self) -> bool {
+        false
+    }
+});
+
+broken!(Store {
+    fn ready() -> ();
+    fn take_lease(&str, uuid::Uuid, Duration) -> bool;
+    fn give_up_lease(&str, uuid::Uuid) -> ();
+} and {
+    async fn root_key(&self) -> Result<[u8; 32], StoreError> {
+        // A shop opens only when its store answers; it may break later.
+        Ok([0; 32])
+    }
+
+    fn layout_grace(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn kind(&self) -> &'static str {
         "broken"
     }
-}
+});
 
 async fn serve(broken: Broken, deadline: Duration) -> TestServer {
     let mut store = TestStore::embedded().await;

@@ -52,7 +52,7 @@ async fn what_is_written_is_read_back_whole(store: &TestStore) {
     bare.attributes = Vec::new();
 
     let written =
-        store.store.upsert_products(vec![full.clone(), bare.clone()], now()).await.unwrap();
+        store.upsert(vec![full.clone(), bare.clone()]).await;
     let read = store.store.products(&[full.id.clone(), bare.id.clone()]).await.unwrap();
     assert_eq!(read, written.iter().cloned().map(Some).collect::<Vec<_>>());
 
@@ -70,7 +70,7 @@ async fn what_is_written_is_read_back_whole(store: &TestStore) {
 
 async fn many_are_read_in_the_order_asked(store: &TestStore) {
     let drafts: Vec<_> = (0..100).map(|n| draft(&format!("P{n}"), "Книги", n)).collect();
-    store.store.upsert_products(drafts, now()).await.unwrap();
+    store.upsert(drafts).await;
     let asked: Vec<_> = (0..250).rev().map(|n| id(&format!("P{n}"))).collect();
     let read = store.store.products(&asked).await.unwrap();
     assert_eq!(read.len(), asked.len());
@@ -83,12 +83,12 @@ async fn many_are_read_in_the_order_asked(store: &TestStore) {
 
 async fn a_second_write_replaces_the_first_and_keeps_its_birth(store: &TestStore) {
     let born = Timestamp::from_millis(1_700_000_000_000);
-    let first = store.store.upsert_products(vec![draft("A", "Книги", 100)], born).await.unwrap();
+    let first = store.upsert_at(vec![draft("A", "Книги", 100)], born).await;
     let mut second = draft("A", "Книги", 250);
     second.description = None;
     second.attributes = Vec::new();
     let later = Timestamp::from_millis(1_700_000_001_500);
-    let second = store.store.upsert_products(vec![second], later).await.unwrap();
+    let second = store.upsert_at(vec![second], later).await;
 
     assert_eq!(one(store, "A").await.as_ref(), Some(&second[0]));
     assert_eq!(second[0].created_at, born);
@@ -100,26 +100,26 @@ async fn a_second_write_replaces_the_first_and_keeps_its_birth(store: &TestStore
 
 async fn a_write_wins_over_what_it_replaces_whatever_the_clock_says(store: &TestStore) {
     let future = Timestamp::from_millis(now().millis() + 3_600_000);
-    store.store.upsert_products(vec![draft("A", "Книги", 100)], future).await.unwrap();
+    store.upsert_at(vec![draft("A", "Книги", 100)], future).await;
     // This writer's clock is an hour behind.
-    store.store.upsert_products(vec![draft("A", "Игры", 200)], now()).await.unwrap();
+    store.upsert(vec![draft("A", "Игры", 200)]).await;
     let product = one(store, "A").await.unwrap();
     assert_eq!(product.price.amount.to_string(), "2.00");
     assert_eq!(product.category.as_ref(), "Игры");
-    store.store.delete_products(&[id("A")], now()).await.unwrap();
+    store.delete(&[id("A")]).await;
     assert_eq!(one(store, "A").await, None);
     // And what was deleted can be written again.
-    store.store.upsert_products(vec![draft("A", "Книги", 300)], future).await.unwrap();
+    store.upsert_at(vec![draft("A", "Книги", 300)], future).await;
     assert_eq!(one(store, "A").await.unwrap().price.amount.to_string(), "3.00");
 }
 
 async fn deleting_answers_with_what_was_there(store: &TestStore) {
     let drafts = ["A", "B", "C"].map(|id| draft(id, "Книги", 1)).to_vec();
-    store.store.upsert_products(drafts, now()).await.unwrap();
+    store.upsert(drafts).await;
     let ids = ["C", "nope", "A"].map(id);
-    let deleted = store.store.delete_products(&ids, now()).await.unwrap();
+    let deleted = store.delete(&ids).await;
     assert_eq!(deleted, ["C", "A"].map(id));
-    assert_eq!(store.store.delete_products(&ids, now()).await.unwrap(), []);
+    assert_eq!(store.delete(&ids).await, []);
     assert!(one(store, "B").await.is_some());
     assert_eq!(counts(store).await, BTreeMap::from([("Книги".to_owned(), 1)]));
 }
@@ -127,14 +127,14 @@ async fn deleting_answers_with_what_was_there(store: &TestStore) {
 async fn categories_count_their_products(store: &TestStore) {
     assert_eq!(counts(store).await, BTreeMap::new());
     let drafts = vec![draft("A", "Книги", 1), draft("B", "Книги", 1), draft("C", "Игры", 1)];
-    store.store.upsert_products(drafts.clone(), now()).await.unwrap();
+    store.upsert(drafts.clone()).await;
     let both = BTreeMap::from([("Игры".to_owned(), 1), ("Книги".to_owned(), 2)]);
     assert_eq!(counts(store).await, both);
     // The same again changes no count.
-    store.store.upsert_products(drafts, now()).await.unwrap();
+    store.upsert(drafts).await;
     assert_eq!(counts(store).await, both);
     // A product that moves is counted where it went, and an empty category is gone.
-    store.store.upsert_products(vec![draft("C", "Книги", 1)], now()).await.unwrap();
+    store.upsert(vec![draft("C", "Книги", 1)]).await;
     assert_eq!(counts(store).await, BTreeMap::from([("Книги".to_owned(), 3)]));
     assert_eq!(store.store.category("Игры").await.unwrap(), None);
     assert_eq!(store.store.category("Книги").await.unwrap().unwrap().product_count, 3);
@@ -147,7 +147,8 @@ async fn writers_of_one_product_come_one_after_another(store: &TestStore) {
         let store = store.store.clone();
         async move {
             let drafts = vec![draft("A", category, n), draft("B", "Игры", n)];
-            store.upsert_products(drafts, now()).await.unwrap()
+            let written = store.upsert_products(drafts, now()).await.unwrap();
+            written.into_iter().map(|written| written.product).collect::<Vec<_>>()
         }
     });
     let written = join_all(writes).await;
@@ -176,7 +177,7 @@ async fn random_changes_leave_what_a_simple_model_says(store: &TestStore) {
         };
         if random.below(4) == 0 {
             let ids: Vec<_> = some(&mut random).iter().map(|n| id(&format!("P{n}"))).collect();
-            let deleted = store.store.delete_products(&ids, now()).await.unwrap();
+            let deleted = store.delete(&ids).await;
             let there: Vec<_> =
                 ids.into_iter().filter(|id| model.remove(id.as_str()).is_some()).collect();
             assert_eq!(deleted, there);
@@ -188,7 +189,7 @@ async fn random_changes_leave_what_a_simple_model_says(store: &TestStore) {
                 drafts.push(draft(&format!("P{n}"), &category, kopecks));
                 model.insert(format!("P{n}"), (category, kopecks));
             }
-            store.store.upsert_products(drafts, now()).await.unwrap();
+            store.upsert(drafts).await;
         }
     }
     let mut expected = BTreeMap::new();

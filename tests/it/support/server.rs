@@ -40,10 +40,11 @@ impl TestServer {
             auth: AuthConfig::new(Secret::new(SECRET)).unwrap(),
             limits: Limits::default(),
             introspection: true,
+            tells_reads: false,
         };
         change(&mut config);
         let app = Arc::new(App::new(config, store.metrics.clone()));
-        app.open(Shop::new(store.store.clone(), Arc::new(SystemClock)));
+        app.open(Shop::open(store.store.clone(), Arc::new(SystemClock)).await.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = server::router(app);

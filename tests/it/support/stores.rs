@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use vitrina::clock::{Clock, SystemClock};
+use vitrina::catalog::model::{Product, ProductDraft, ProductId};
+use vitrina::clock::{Clock, SystemClock, Timestamp};
 use vitrina::config::{CassandraConfig, StoreConfig};
 use vitrina::storage::{self, Store};
 use vitrina::telemetry::Metrics;
@@ -38,6 +39,24 @@ impl TestStore {
         let metrics = Arc::new(Metrics::default());
         let store = storage::open(&config, Arc::new(SystemClock), metrics.clone()).await.unwrap();
         Some(Self { store, config, metrics, _dir: None })
+    }
+}
+
+impl TestStore {
+    /// Writes products now; what is kept.
+    pub async fn upsert(&self, drafts: Vec<ProductDraft>) -> Vec<Product> {
+        self.upsert_at(drafts, SystemClock.now()).await
+    }
+
+    pub async fn upsert_at(&self, drafts: Vec<ProductDraft>, now: Timestamp) -> Vec<Product> {
+        let written = self.store.upsert_products(drafts, now).await.unwrap();
+        written.into_iter().map(|written| written.product).collect()
+    }
+
+    /// Deletes products now; those that were there.
+    pub async fn delete(&self, ids: &[ProductId]) -> Vec<ProductId> {
+        let deleted = self.store.delete_products(ids, SystemClock.now()).await.unwrap();
+        deleted.into_iter().map(|deleted| deleted.id).collect()
     }
 }
 

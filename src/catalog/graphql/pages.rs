@@ -1,0 +1,265 @@
+//! Pages of a category in the API: a Relay connection.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, Enum, InputObject, Lookahead, Object, Result, SimpleObject};
+
+use super::super::model::browse::{PageQuery, Position, PriceRange, Sort};
+use super::super::model::{Product, ProductId};
+use super::super::service::{CatalogService, End, Listed, Page};
+use super::ProductNode;
+use crate::clock::Timestamp;
+use crate::error::Error;
+use crate::graphql::{ContextExt, DecimalScalar, Leaf};
+use crate::page::PageArgs;
+
+/// The order of a category's products. Products of one price are in the order of their ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+#[graphql(name = "ProductSort")]
+pub enum ProductSort {
+    /// The cheapest first.
+    PriceAsc,
+    /// The dearest first.
+    PriceDesc,
+}
+
+/// A range of prices, both ends included. An end that is left out is open.
+#[derive(Debug, Clone, Copy, InputObject)]
+#[graphql(name = "PriceRange")]
+pub struct PriceRangeInput {
+    /// The lowest price.
+    min: Option<DecimalScalar>,
+    /// The highest price.
+    max: Option<DecimalScalar>,
+}
+
+impl PriceRangeInput {
+    fn check(self) -> Result<PriceRange, Error> {
+        let end = |name: &str, end: Option<DecimalScalar>| {
+            end.map(|end| {
+                end.exact().ok_or_else(|| {
+                    Error::argument(name, "a decimal is a string such as \"89990.00\"")
+                })
+            })
+            .transpose()
+        };
+        let (min, max) = (end("price.min", self.min)?, end("price.max", self.max)?);
+        if let (Some(min), Some(max)) = (min, max)
+            && min > max
+        {
+            return Err(Error::argument("price", "`min` must not be above `max`"));
+        }
+        Ok(PriceRange::between(min, max))
+    }
+}
+
+/// The arguments of `Category.products`.
+pub(super) struct ProductsArgs {
+    pub(super) page: PageArgs,
+    pub(super) sort: ProductSort,
+    pub(super) price: Option<PriceRangeInput>,
+}
+
+/// The fields of a product that the read models have.
+const ROW_FIELDS: [&str; 5] = ["__typename", "id", "name", "price", "imageUrl"];
+
+/// Reads a page of a category.
+pub(super) async fn products(
+    ctx: &Context<'_>,
+    category: &Arc<str>,
+    args: ProductsArgs,
+) -> Result<ProductConnection> {
+    let catalog = ctx.request()?.shop.catalog.clone();
+    let range = args.price.map(PriceRangeInput::check).transpose()?.unwrap_or_default();
+    let sort = match args.sort {
+        ProductSort::PriceAsc => Sort::PriceAsc,
+        ProductSort::PriceDesc => Sort::PriceDesc,
+    };
+    let list = List { category: category.clone(), sort, range };
+    let place = |cursor: &Option<String>| {
+        cursor.as_deref().map(|cursor| list.open(&catalog, cursor)).transpose()
+    };
+    let query = PageQuery {
+        category: category.clone(),
+        sort,
+        range,
+        after: place(&args.page.after)?,
+        before: place(&args.page.before)?,
+        limit: args.page.limit,
+        from_end: args.page.from_end,
+    };
+    let page = catalog.page(&query, needs_cards(&ctx.look_ahead())).await?;
+    Ok(ProductConnection { catalog, list, query, page })
+}
+
+/// Whether anything is asked of the products that the read models do not have.
+fn needs_cards(connection: &Lookahead<'_>) -> bool {
+    let selected = connection.selection_fields();
+    let nodes = selected.iter().flat_map(async_graphql::SelectionField::selection_set).flat_map(
+        |field| match field.name() {
+            "nodes" => vec![field],
+            "edges" => field.selection_set().filter(|field| field.name() == "node").collect(),
+            _ => Vec::new(),
+        },
+    );
+    let mut fields = nodes.flat_map(|node| node.selection_set().collect::<Vec<_>>());
+    fields.any(|field| {
+        let is_name_of_category = field.name() == "category"
+            && field.selection_set().all(|inside| ["__typename", "name"].contains(&inside.name()));
+        !ROW_FIELDS.contains(&field.name()) && !is_name_of_category
+    })
+}
+
+/// A list that cursors belong to.
+struct List {
+    category: Arc<str>,
+    sort: Sort,
+    range: PriceRange,
+}
+
+impl List {
+    /// What tells this list from all others.
+    fn with_name<T>(&self, then: impl FnOnce(&[&[u8]]) -> T) -> T {
+        let sort: &[u8] = match self.sort {
+            Sort::PriceAsc => b"price, ascending",
+            Sort::PriceDesc => b"price, descending",
+        };
+        let end = |price: Option<i64>| price.map(i64::to_be_bytes);
+        let (min, max) = (end(self.range.min), end(self.range.max));
+        let end = |bytes: &Option<[u8; 8]>| -> Vec<u8> { bytes.iter().flatten().copied().collect() };
+        let (min, max) = (end(&min), end(&max));
+        then(&[b"category", self.category.as_bytes(), sort, &min, &max])
+    }
+
+    fn seal(&self, catalog: &CatalogService, at: &Position) -> String {
+        let mut place = at.price.to_be_bytes().to_vec();
+        place.extend_from_slice(at.id.as_bytes());
+        self.with_name(|name| catalog.cursors().seal(name, &place))
+    }
+
+    fn open(&self, catalog: &CatalogService, cursor: &str) -> Result<Position, Error> {
+        let place = self.with_name(|name| catalog.cursors().open(name, cursor))?;
+        let (price, id) = place.split_first_chunk::<8>().ok_or(Error::InvalidCursor)?;
+        let id = std::str::from_utf8(id).map_err(|_| Error::InvalidCursor)?;
+        Ok(Position { price: i64::from_be_bytes(*price), id: id.into() })
+    }
+}
+
+/// A page of a category's products.
+pub struct ProductConnection {
+    catalog: Arc<CatalogService>,
+    list: List,
+    query: PageQuery,
+    page: Page,
+}
+
+impl ProductConnection {
+    fn node(&self, entry: &Listed) -> ProductNode {
+        Leaf(match entry {
+            Listed::Card(card) => card.clone(),
+            // Only fields that the row has were asked for.
+            Listed::Row(row) => Arc::new(Product {
+                id: ProductId::clone(&row.id),
+                name: row.name.clone(),
+                description: None,
+                category: self.list.category.clone(),
+                price: row.money(),
+                attributes: Vec::new(),
+                image_url: row.image_url.clone(),
+                created_at: Timestamp::from_micros(0),
+                updated_at: Timestamp::from_micros(0),
+                version: row.version,
+            }),
+        })
+    }
+
+    fn cursor(&self, entry: Option<&Listed>) -> Option<String> {
+        entry.map(|entry| self.list.seal(&self.catalog, &entry.position()))
+    }
+
+    /// Whether the list has a product beyond one end of this page.
+    async fn is_beyond(&self, end: End) -> Result<bool> {
+        let (query, entries) = (&self.query, &self.page.entries);
+        let (edge, cut) = match end {
+            End::After => (entries.last(), &query.before),
+            End::Before => (entries.first(), &query.after),
+        };
+        // The page was read towards one end, and one entry further. The other end is looked at
+        // when somebody asks, and so is what lies beyond a cursor that cuts the page.
+        if (end == End::Before) == query.from_end {
+            if self.page.has_more {
+                return Ok(true);
+            }
+            if cut.is_none() {
+                return Ok(false);
+            }
+        }
+        let catalog = &self.catalog;
+        match (edge, cut) {
+            (Some(edge), _) => Ok(catalog.is_beyond(query, &edge.position(), end).await?),
+            // An empty page lies between its cursors; what stands at one of them is beyond it.
+            (None, Some(cut)) => Ok(catalog.is_listed(query, cut).await?
+                || catalog.is_beyond(query, cut, end).await?),
+            (None, None) => Ok(false),
+        }
+    }
+}
+
+/// A page of a category's products.
+#[Object]
+impl ProductConnection {
+    /// The products with their cursors.
+    async fn edges(&self) -> Vec<ProductEdge> {
+        let edge = |entry| ProductEdge {
+            cursor: self.list.seal(&self.catalog, &Listed::position(entry)),
+            node: self.node(entry),
+        };
+        self.page.entries.iter().map(edge).collect()
+    }
+
+    /// The products.
+    async fn nodes(&self) -> Vec<ProductNode> {
+        self.page.entries.iter().map(|entry| self.node(entry)).collect()
+    }
+
+    /// Where this page lies in the list.
+    async fn page_info(&self) -> PageInfo<'_> {
+        PageInfo(self)
+    }
+}
+
+/// A product of a page.
+#[derive(SimpleObject)]
+pub struct ProductEdge {
+    /// Its place in the list, for `after` and `before`.
+    cursor: String,
+    /// The product.
+    node: ProductNode,
+}
+
+/// Where a page lies in its list.
+pub struct PageInfo<'a>(&'a ProductConnection);
+
+/// Where a page lies in its list.
+#[Object]
+impl PageInfo<'_> {
+    /// Whether there is more after this page.
+    async fn has_next_page(&self) -> Result<bool> {
+        self.0.is_beyond(End::After).await
+    }
+
+    /// Whether there is more before this page.
+    async fn has_previous_page(&self) -> Result<bool> {
+        self.0.is_beyond(End::Before).await
+    }
+
+    /// The cursor of the first entry; null if there is none.
+    async fn start_cursor(&self) -> Option<String> {
+        self.0.cursor(self.0.page.entries.first())
+    }
+
+    /// The cursor of the last entry; null if there is none.
+    async fn end_cursor(&self) -> Option<String> {
+        self.0.cursor(self.0.page.entries.last())
+    }
+}
