@@ -2,7 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::cache::Tiers;
 use crate::catalog::CatalogService;
+use crate::catalog::service::CatalogCaches;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::graphql::ShopGraph;
@@ -20,11 +26,27 @@ pub struct Shop {
 }
 
 impl Shop {
-    /// The services on a store.
-    pub async fn open(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        let cursors = CursorKey::derive(&store.root_key().await?);
-        Ok(Self { catalog: Arc::new(CatalogService::new(store.clone(), clock, cursors)), store })
+    /// The services on a store, with caches on these tiers.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        tiers: &Tiers,
+        metrics: &Metrics,
+    ) -> Result<Self, StoreError> {
+        let root = store.root_key().await?;
+        let caches = CatalogCaches::new(tiers, &shop_name(&root), metrics);
+        let cursors = CursorKey::derive(&root);
+        let catalog = CatalogService::new(store.clone(), clock, cursors, caches);
+        Ok(Self { catalog: Arc::new(catalog), store })
     }
+}
+
+/// Tells this shop from others that share a Redis: the same for all instances on one store, and
+/// nothing that the root key could be guessed from.
+fn shop_name(root: &[u8; 32]) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, root);
+    let name = hmac::sign(&key, b"vitrina cache name, first form");
+    URL_SAFE_NO_PAD.encode(&name.as_ref()[..8])
 }
 
 /// What the server works with. It is there before the store is open, so that health checks and

@@ -8,6 +8,7 @@
 //!   rules, no I/O), `store` (its contract with a store), `embedded` and `cassandra` (the two
 //!   stores), `service` (use cases), `graphql` (thin types and resolvers).
 //! - [`storage`]: what the stores share, the embedded engine, the Cassandra session.
+//! - [`cache`]: read caches in memory and in Redis; they know nothing of what they keep.
 //! - [`graphql`]: the schema put together from the domains, loaders, scalars, cost.
 //! - [`server`]: HTTP, the GraphQL pipeline, identity, limits, health.
 //! - [`app`] wires them together; [`cli`] is the command line; [`demo`] is the demo shop.
@@ -25,6 +26,7 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 pub mod app;
+pub mod cache;
 pub mod catalog;
 pub mod cli;
 pub mod clock;

@@ -132,11 +132,14 @@ mod tests {
 
     #[test]
     fn pages_have_a_size() {
-        let check = |first, last| PageArgs::check(first, None, last, None).map(|a| (a.limit, a.from_end));
+        let check =
+            |first, last| PageArgs::check(first, None, last, None).map(|a| (a.limit, a.from_end));
         assert_eq!(check(None, None).unwrap(), (20, false));
         assert_eq!(check(Some(0), None).unwrap(), (0, false));
         assert_eq!(check(None, Some(100)).unwrap(), (100, true));
-        for (first, last) in [(Some(-1), None), (Some(101), None), (None, Some(i32::MAX)), (Some(1), Some(1))] {
+        for (first, last) in
+            [(Some(-1), None), (Some(101), None), (None, Some(i32::MAX)), (Some(1), Some(1))]
+        {
             assert!(check(first, last).is_err());
         }
     }

@@ -70,6 +70,7 @@ label_values! {
     CallKind { Read = "read", Write = "write" }
     Outcome { Ok = "ok", Refused = "refused", Failed = "failed" }
     CacheResult { Hit = "hit", Miss = "miss" }
+    CacheTier { Memory = "memory", Redis = "redis" }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -101,12 +102,49 @@ pub struct Metrics {
     store_calls: Histograms<StoreLabels>,
     store_failures: Family<StoreLabels, Counter>,
     documents: Family<DocumentLabels, Counter>,
+    cache_lookups: Family<CacheLabels, Counter>,
     in_work: Gauge,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DocumentLabels {
     cache: CacheResult,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CacheLabels {
+    cache: &'static str,
+    tier: CacheTier,
+    result: CacheResult,
+}
+
+/// Where a read cache keeps its entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CacheTier {
+    /// In this process.
+    Memory,
+    /// In Redis.
+    Redis,
+}
+
+/// The counters of one tier of a read cache, found once and kept.
+#[derive(Debug, Clone)]
+pub(crate) struct CacheCounters {
+    hits: Counter,
+    misses: Counter,
+}
+
+impl CacheCounters {
+    /// Notes keys that were there and keys that were not, for the metrics and for the operation.
+    pub(crate) fn note(&self, hits: usize, misses: usize) {
+        if hits > 0 {
+            self.hits.inc_by(u64::try_from(hits).unwrap_or(u64::MAX));
+            OperationStats::cache_hits(u32::try_from(hits).unwrap_or(u32::MAX));
+        }
+        if misses > 0 {
+            self.misses.inc_by(u64::try_from(misses).unwrap_or(u64::MAX));
+        }
+    }
 }
 
 /// Whether a cache had what was asked for.
@@ -127,6 +165,7 @@ impl Default for Metrics {
         let store_calls = Family::new_with_constructor(histogram);
         let store_failures = Family::default();
         let documents = Family::default();
+        let cache_lookups = Family::default();
         let in_work = Gauge::default();
         registry.register_with_unit(
             "http_request",
@@ -156,8 +195,22 @@ impl Default for Metrics {
             "GraphQL documents, by whether they had been parsed and checked before",
             documents.clone(),
         );
+        registry.register(
+            "cache_lookups",
+            "Keys that a read cache was asked for, by cache, tier and whether it had them",
+            cache_lookups.clone(),
+        );
         registry.register("requests_in_work", "HTTP requests being worked on", in_work.clone());
-        Self { registry, http, operations, store_calls, store_failures, documents, in_work }
+        Self {
+            registry,
+            http,
+            operations,
+            store_calls,
+            store_failures,
+            documents,
+            cache_lookups,
+            in_work,
+        }
     }
 }
 
@@ -185,6 +238,13 @@ impl Metrics {
     /// Notes whether a document had been seen before.
     pub(crate) fn document(&self, cache: CacheResult) {
         self.documents.get_or_create(&DocumentLabels { cache }).inc();
+    }
+
+    /// The counters of one tier of a read cache.
+    pub(crate) fn cache(&self, cache: &'static str, tier: CacheTier) -> CacheCounters {
+        let counter =
+            |result| self.cache_lookups.get_or_create(&CacheLabels { cache, tier, result }).clone();
+        CacheCounters { hits: counter(CacheResult::Hit), misses: counter(CacheResult::Miss) }
     }
 
     pub(crate) fn http_request(&self, route: &'static str, status: u16, started: Instant) {
@@ -299,7 +359,12 @@ impl OperationStats {
 
     /// Notes an answer that needed no read because the operation had read it before.
     pub(crate) fn cache_hit() {
-        Self::count(|stats| &stats.cache_hits, 1);
+        Self::cache_hits(1);
+    }
+
+    /// Notes answers that needed no read because they were read before, by anybody.
+    pub(crate) fn cache_hits(count: u32) {
+        Self::count(|stats| &stats.cache_hits, count);
     }
 
     fn count(counter: impl Fn(&Self) -> &Cell<u32>, by: u32) {

@@ -26,9 +26,11 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use vitrina::app::{App, Shop};
+use vitrina::cache::Tiers;
 use vitrina::clock::SystemClock;
 use vitrina::config::{
-    AuthConfig, CassandraConfig, Config, Limits, LogFormat, MIN_SECRET_BYTES, Secret, StoreConfig,
+    AuthConfig, CacheConfig, CassandraConfig, Config, Limits, LogFormat, MIN_SECRET_BYTES, Secret,
+    StoreConfig,
 };
 use vitrina::demo::{self, DEFAULT_PRODUCTS};
 use vitrina::telemetry::{self, Metrics};
@@ -86,14 +88,16 @@ async fn serve() -> Result<()> {
         auth: AuthConfig::new(Secret::new("x".repeat(MIN_SECRET_BYTES)))?,
         limits: Limits::default(),
         introspection: true,
+        cache: CacheConfig::Memory,
         tells_reads: false,
     };
     let clock = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::default());
     let store = storage::open(&config.store, clock.clone(), metrics.clone()).await?;
     demo::fill(store.as_ref(), DEFAULT_PRODUCTS, clock.as_ref(), |_| {}).await?;
-    let app = Arc::new(App::new(config, metrics));
-    app.open(Shop::open(store, clock).await?);
+    let app = Arc::new(App::new(config, metrics.clone()));
+    let tiers = Tiers::open(&app.config.cache).await;
+    app.open(Shop::open(store, clock, &tiers, &metrics).await?);
     let shop = server::router(app);
     let bare = Router::new()
         .route(BARE_CARD, post(bare).with_state(Answers::of(&shop, Kind::Card).await?))

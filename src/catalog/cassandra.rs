@@ -96,7 +96,9 @@ impl CatalogStatements {
                     WRITE,
                 )
                 .await?,
-            scan: statements.prepare("product_by_id", SCAN_PRODUCTS, Access::ReadQuorum, SCAN).await?,
+            scan: statements
+                .prepare("product_by_id", SCAN_PRODUCTS, Access::ReadQuorum, SCAN)
+                .await?,
             categories: CategoryStatements::prepare(statements).await?,
             rows: RowStatements::prepare(statements).await?,
             locks: std::iter::repeat_with(AsyncMutex::default).take(LOCKS).collect(),
@@ -275,7 +277,8 @@ impl CatalogStatements {
             let place = |product: &Product| {
                 (layouts.get(&product.category).copied().unwrap_or_default(), product.kopecks())
             };
-            let stays = before.zip(after).filter(|(before, after)| before.category == after.category);
+            let stays =
+                before.zip(after).filter(|(before, after)| before.category == after.category);
             if let Some(before) = before {
                 let (layout, from) = place(before);
                 let to = stays.map(|(_, after)| after.kopecks());
@@ -292,7 +295,8 @@ impl CatalogStatements {
                 let held = stays.map(|(before, _)| layout.swept(before.kopecks(), &before.id));
                 let is_same_price = stays.is_some_and(|(before, _)| before.kopecks() == to);
                 for bucket in layout.written(to, &after.id) {
-                    if !(is_same_price && held.as_ref().is_some_and(|held| held.contains(&bucket))) {
+                    if !(is_same_price && held.as_ref().is_some_and(|held| held.contains(&bucket)))
+                    {
                         deltas.rows(&after.category, bucket, 1);
                     }
                 }
@@ -331,36 +335,59 @@ impl CatalogStatements {
             changes.map(|((product, version), _)| (Some(*product), None, *version)).collect();
         self.follow(&layouts, &changes).await?;
         done.into_iter().collect::<Result<(), _>>()?;
-        let deleted = there.into_iter().map(|(product, version)| Deleted {
+        let gone = there.into_iter().map(|(product, version)| Deleted {
             id: product.id.clone(),
             category: product.category.clone(),
             version,
         });
-        Ok(deleted.collect())
+        Ok(gone.collect())
     }
 
     /// Puts the rows of a product where they belong. Answers with how many were not.
-    async fn mend(&self, id: &ProductId, now: Timestamp) -> Result<u64, StoreError> {
-        let Some(product) = self.read(&self.product_fresh, id).await?.product else { return Ok(0) };
-        let row = CardRow::of(&product);
+    async fn mend(
+        &self,
+        product: &Product,
+        (layout, listed): &(Layout, HashSet<i64>),
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let row = CardRow::of(product);
         let name = product.category.as_ref();
-        self.categories.add(&product.category).await?;
-        let layout = self.categories.layout(name).await?;
         let mut mended = 0;
-        for bucket in layout.written(row.price, id) {
-            let found = self.rows.row(name, bucket, row.price, id).await?;
-            if found.as_ref() == Some(&row) {
+        for bucket in layout.written(row.price, &product.id) {
+            let found = self.rows.row(name, bucket, row.price, &product.id).await?;
+            let is_listed = bucket.model == Model::Hash || listed.contains(&bucket.number);
+            if is_listed && found.as_ref().is_some_and(|found| found.shows(&row)) {
                 continue;
             }
-            if bucket.model == Model::Price {
+            if !is_listed {
                 self.rows.list(name, bucket.number, now.micros()).await?;
             }
-            // Newer than what stands there, which may be ahead of its product.
-            let newer = found.map_or(row.version, |found| row.version.max(found.version + 1));
-            self.rows.put(name, bucket, &row, newer, false).await?;
+            // Newer than what stands there, or was taken away from there.
+            let newest = found.map_or(row.version, |found| row.version.max(found.version));
+            let row = CardRow { version: newest + 1, ..row.clone() };
+            self.rows.put(name, bucket, &row, row.version, false).await?;
             mended += 1;
         }
         Ok(mended)
+    }
+
+    async fn mend_all(&self, ids: &[ProductId], now: Timestamp) -> Result<u64, StoreError> {
+        let found = self.read_many(&self.product_fresh, ids).await?;
+        let products: Vec<_> = found.into_iter().filter_map(|before| before.product).collect();
+        let mut places = HashMap::new();
+        for product in &products {
+            if !places.contains_key(&product.category) {
+                self.categories.add(&product.category).await?;
+                let layout = self.categories.layout(&product.category).await?;
+                let listed = self.rows.listed(&product.category).await?.into_iter().collect();
+                places.insert(product.category.clone(), (layout, listed));
+            }
+        }
+        let mends: Vec<_> =
+            products.iter().map(|p| self.mend(p, &places[&p.category], now)).collect();
+        let mended: Vec<u64> =
+            stream::iter(mends).buffer_unordered(CONCURRENCY).try_collect().await?;
+        Ok(mended.into_iter().sum())
     }
 
     async fn category_info(&self, name: Arc<str>) -> Result<Option<CategoryInfo>, StoreError> {
@@ -499,7 +526,8 @@ impl CatalogStore for CassandraStore {
     }
 
     async fn category_map(&self, name: &str) -> Result<Option<CategoryMap>, StoreError> {
-        self.catalog.categories.map(name, self.catalog.rows.listed(name)).await
+        // Four reads at once make a large future.
+        Box::pin(self.catalog.categories.map(name, self.catalog.rows.listed(name))).await
     }
 
     fn rows_always_agree(&self) -> bool {
@@ -534,10 +562,12 @@ impl CatalogStore for CassandraStore {
         for (bucket, rows) in targets {
             // What writers have put there since the split began needs no copy, nor a count.
             let (Some(first), Some(last)) = (rows.first(), rows.last()) else { continue };
-            let mut span = Span::of_prices(PriceRange { min: Some(first.price), max: Some(last.price) });
+            let mut span =
+                Span::of_prices(PriceRange { min: Some(first.price), max: Some(last.price) });
             let mut there = HashSet::new();
             loop {
-                let slice = Slice { bucket, span: span.clone(), descending: false, limit: rows.len() };
+                let slice =
+                    Slice { bucket, span: span.clone(), descending: false, limit: rows.len() };
                 let found = catalog.rows.slices(category, &[slice], Care::Fresh).await?;
                 let found = found.into_iter().next().unwrap_or_default();
                 let is_last = found.len() < rows.len();
@@ -600,10 +630,7 @@ impl CatalogStore for CassandraStore {
     }
 
     async fn mend_rows(&self, ids: &[ProductId], now: Timestamp) -> Result<u64, StoreError> {
-        let mends: Vec<_> = ids.iter().map(|id| self.catalog.mend(id, now)).collect();
-        let mended: Vec<u64> =
-            stream::iter(mends).buffer_unordered(CONCURRENCY).try_collect().await?;
-        Ok(mended.into_iter().sum())
+        self.catalog.mend_all(ids, now).await
     }
 
     async fn repair_row(
@@ -619,7 +646,7 @@ impl CatalogStore for CassandraStore {
             return Ok(false);
         }
         catalog.rows.take_rows(category, bucket, std::slice::from_ref(row)).await?;
-        catalog.mend(&row.id, now).await?;
+        catalog.mend_all(std::slice::from_ref(&row.id), now).await?;
         Ok(true)
     }
 

@@ -239,7 +239,7 @@ impl CatalogStore for EmbeddedStore {
         let read = move |reader: &Reader| {
             let rows = reader.scan::<CategoryRow>(&table, &Key::new(), MAX_CATEGORIES)?;
             let category = |(key, row): (Vec<u8>, CategoryRow)| {
-                let name = Reader::parts(&table, &key, |parts| parts.text())?.into();
+                let name = Reader::text(&table, &key)?.into();
                 Ok(CategoryInfo { name, product_count: row.product_count })
             };
             // A category may be laid out before its first product comes.
@@ -253,9 +253,7 @@ impl CatalogStore for EmbeddedStore {
         let table = self.catalog.categories.clone();
         let read = move |reader: &Reader| {
             let rows = reader.scan::<CategoryRow>(&table, &Key::new(), MAX_CATEGORIES)?;
-            let name = |(key, _): (Vec<u8>, _)| {
-                Reader::parts(&table, &key, |parts| parts.text()).map(Arc::from)
-            };
+            let name = |(key, _): (Vec<u8>, _)| Reader::text(&table, &key).map(Arc::from);
             rows.into_iter().map(name).collect()
         };
         self.engine.read(CATEGORIES, read).await
@@ -403,7 +401,7 @@ impl CatalogStore for EmbeddedStore {
                 reader.range(&table, (&lower, &Key::last()), false, SCAN_STEP)?;
             let is_last = found.len() < SCAN_STEP;
             let id = |(key, _): (Vec<u8>, _)| {
-                let id = Reader::parts(&table, &key, |parts| parts.text())?;
+                let id = Reader::text(&table, &key)?;
                 Ok(ProductId::new_unchecked(id))
             };
             let ids: Vec<_> = found.into_iter().map(id).collect::<Result<_, _>>()?;

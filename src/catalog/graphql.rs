@@ -13,14 +13,14 @@ use super::model::{
     Attribute, CategoryInfo, MAX_LOOKUP, Product, ProductId, RawProduct, check_category_name,
 };
 use super::service::CatalogService;
-pub use pages::{PageInfo, PriceRangeInput, ProductConnection, ProductEdge, ProductSort};
-use pages::ProductsArgs;
 use crate::error::{Error, UserError};
 use crate::graphql::{
     ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject, MoneyInput, write_object,
 };
 use crate::money::Money;
 use crate::page::PageArgs;
+use pages::ProductsArgs;
+pub use pages::{PageInfo, PriceRangeInput, ProductConnection, ProductEdge, ProductSort};
 
 /// Questions about the catalogue.
 #[derive(Default)]

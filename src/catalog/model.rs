@@ -249,14 +249,20 @@ pub struct RowChanges {
 impl RowChanges {
     /// The changes in one category: from where the product stood in it to where it stands now.
     /// Either may be nothing.
-    pub fn between(layout: &Layout, id: &ProductId, from: Option<Kopecks>, to: Option<Kopecks>) -> Self {
+    pub fn between(
+        layout: &Layout,
+        id: &ProductId,
+        from: Option<Kopecks>,
+        to: Option<Kopecks>,
+    ) -> Self {
         let put = to.map(|price| layout.written(price, id)).unwrap_or_default();
         let swept = from.map(|price| (price, layout.swept(price, id)));
-        let take = swept.into_iter().flat_map(|(price, buckets)| {
-            buckets.into_iter().map(move |bucket| (bucket, price))
-        });
+        let take = swept
+            .into_iter()
+            .flat_map(|(price, buckets)| buckets.into_iter().map(move |bucket| (bucket, price)));
         // A row that is written over needs no taking away.
-        let stays = |(bucket, price): &(Bucket, Kopecks)| to == Some(*price) && put.contains(bucket);
+        let stays =
+            |(bucket, price): &(Bucket, Kopecks)| to == Some(*price) && put.contains(bucket);
         let take = take.filter(|place| !stays(place)).collect();
         Self { put, take }
     }

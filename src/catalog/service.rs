@@ -1,6 +1,7 @@
 //! Use cases of the catalogue: what a resolver calls.
 
 pub mod browse;
+mod caches;
 pub mod check;
 pub mod export;
 pub mod keeper;
@@ -10,15 +11,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use self::browse::{PageReads, Scan, plan};
+pub use self::caches::CatalogCaches;
+use self::caches::{MapKey, PageKey};
 use super::model::browse::{CardRow, CategoryMap, PageQuery, Position, PriceRange, Sort};
 use super::model::buckets::Bucket;
 use super::model::{
     CategoryInfo, MAX_BATCH, MAX_LOOKUP, Product, ProductId, RawProduct, check_batch,
 };
 use super::store::Care;
+use crate::cache::Entry;
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, ErrorCode, UserError};
 use crate::money::Money;
@@ -44,11 +49,12 @@ pub struct CatalogService {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     cursors: CursorKey,
+    caches: CatalogCaches,
     repairs: Arc<Semaphore>,
 }
 
 /// An entry of a page.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Listed {
     /// What the read model has of the product.
     Row(CardRow),
@@ -69,9 +75,7 @@ impl Listed {
     pub fn position(&self) -> Position {
         match self {
             Self::Row(row) => row.position(),
-            Self::Card(card) => {
-                Position { price: card.kopecks(), id: card.id.as_str().into() }
-            }
+            Self::Card(card) => Position { price: card.kopecks(), id: card.id.as_str().into() },
         }
     }
 }
@@ -86,7 +90,7 @@ pub enum End {
 }
 
 /// A page of a category.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Page {
     /// Its products, in the order that was asked for.
     pub entries: Vec<Listed>,
@@ -98,33 +102,54 @@ pub struct Page {
 
 impl CatalogService {
     /// The catalogue of a store.
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, cursors: CursorKey) -> Self {
-        Self { store, clock, cursors, repairs: Arc::new(Semaphore::new(MAX_REPAIRS)) }
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        cursors: CursorKey,
+        caches: CatalogCaches,
+    ) -> Self {
+        Self { store, clock, cursors, caches, repairs: Arc::new(Semaphore::new(MAX_REPAIRS)) }
     }
 
     /// The products with these ids, in their order; `None` where there is none.
     pub async fn products(&self, ids: &[ProductId]) -> Result<Vec<Option<Arc<Product>>>, Error> {
+        self.caches.cards.get_many(ids, |missing| self.read_products(missing)).await
+    }
+
+    async fn read_products(&self, ids: Vec<ProductId>) -> Result<Vec<Entry<Product>>, Error> {
         let products = if ids.len() <= MAX_LOOKUP {
-            self.store.products(ids).await?
+            self.store.products(&ids).await?
         } else {
             let reads = ids.chunks(MAX_LOOKUP).map(|ids| self.store.products(ids));
             try_join_all(reads).await?.into_iter().flatten().collect()
         };
-        Ok(products.into_iter().map(|product| product.map(Arc::new)).collect())
+        let entry = |product: Option<Product>| Entry {
+            // What is not there has no version; whatever is known to be newer stays.
+            version: product.as_ref().map_or(0, |product| product.version),
+            value: product.map(Arc::new),
+        };
+        Ok(products.into_iter().map(entry).collect())
     }
 
-    async fn map(&self, category: &str) -> Result<Option<Arc<CategoryMap>>, Error> {
-        Ok(self.store.category_map(category).await?.map(Arc::new))
+    async fn map(&self, category: &str) -> Result<Arc<Option<CategoryMap>>, Error> {
+        let read = || async { Ok(self.store.category_map(category).await?) };
+        self.caches.maps.get(category, MapKey, read).await
     }
 
     /// A page of a category. `with_cards` asks for whole products, not only for what the read
     /// models have.
-    pub async fn page(&self, query: &PageQuery, with_cards: bool) -> Result<Page, Error> {
-        let page = self.read_page(query, with_cards).await?;
-        if let Some(reads) = page.reads {
-            OperationStats::page(reads.model.as_str(), reads.partitions, reads.rows);
+    pub async fn page(&self, query: &PageQuery, with_cards: bool) -> Result<Arc<Page>, Error> {
+        let read = || async {
+            let page = self.read_page(query, with_cards).await?;
+            if let Some(reads) = page.reads {
+                OperationStats::page(reads.model.as_str(), reads.partitions, reads.rows);
+            }
+            Ok(page)
+        };
+        match PageKey::of(query, with_cards) {
+            Some(key) => self.caches.pages.get(&query.category, key, read).await,
+            None => read().await.map(Arc::new),
         }
-        Ok(page)
     }
 
     async fn read_page(&self, query: &PageQuery, with_cards: bool) -> Result<Page, Error> {
@@ -133,21 +158,22 @@ impl CatalogService {
         if span.is_empty() {
             return Ok(nothing);
         }
-        let Some(map) = self.map(&query.category).await? else { return Ok(nothing) };
+        let map = self.map(&query.category).await?;
+        let Some(map) = map.as_ref() else { return Ok(nothing) };
         let now = self.clock.now();
         // One more tells whether there are more.
         let wanted = query.limit + 1;
-        let model = plan(&map, &span, descending, wanted);
+        let model = plan(map, &span, descending, wanted);
         let category = query.category.as_ref();
         let span = (&span, descending);
-        let mut scan = Scan::new(self.store.as_ref(), category, &map, span, model, Care::Usual);
+        let mut walk = Scan::new(self.store.as_ref(), category, map, span, model, Care::Usual);
         let compare = with_cards || !self.store.rows_always_agree();
         let mut entries = Vec::with_capacity(wanted);
         let mut ghosts = Vec::new();
         let mut has_ended = false;
         for _ in 0..MAX_ROUNDS {
             let missing = wanted - entries.len();
-            let rows = scan.next(missing).await?;
+            let rows = walk.next(missing).await?;
             has_ended = rows.len() < missing;
             if compare {
                 // A row counts only where its product says so: that is also what makes a change of
@@ -173,7 +199,7 @@ impl CatalogService {
         if query.from_end {
             entries.reverse();
         }
-        let (reads, found_empty) = (scan.reads(), std::mem::take(&mut scan.found_empty));
+        let (reads, found_empty) = (walk.reads(), std::mem::take(&mut walk.found_empty));
         self.repair(&query.category, ghosts, found_empty, now);
         Ok(Page { entries, has_more, reads: Some(reads) })
     }
@@ -235,7 +261,11 @@ impl CatalogService {
                 for (bucket, row) in ghosts {
                     if store.repair_row(&category, bucket, &row, now).await? {
                         let model = bucket.model.as_str();
-                        tracing::info!(id = row.id.as_str(), model, "a row without its product was mended");
+                        tracing::info!(
+                            id = row.id.as_str(),
+                            model,
+                            "a row without its product was mended"
+                        );
                     }
                 }
                 for bucket in found_empty {
@@ -258,6 +288,7 @@ impl CatalogService {
         match check_batch(batch) {
             Ok(drafts) => {
                 let written = self.store.upsert_products(drafts, self.clock.now()).await?;
+                self.caches.written(&written);
                 Ok(Ok(written.into_iter().map(|written| written.product).collect()))
             }
             Err(faults) => Ok(Err(faults)),
@@ -288,6 +319,7 @@ impl CatalogService {
             return Ok(Err(faults));
         }
         let deleted = self.store.delete_products(&sound, self.clock.now()).await?;
+        self.caches.deleted(&deleted);
         Ok(Ok(deleted.into_iter().map(|deleted| deleted.id).collect()))
     }
 
@@ -298,8 +330,9 @@ impl CatalogService {
 
     /// One category, if it has products.
     pub async fn category(&self, name: &str) -> Result<Option<CategoryInfo>, Error> {
-        let map = self.map(name).await?.filter(|map| map.product_count > 0);
-        Ok(map.map(|map| CategoryInfo { name: name.into(), product_count: map.product_count }))
+        let map = self.map(name).await?;
+        let count = map.as_ref().as_ref().map_or(0, |map| map.product_count);
+        Ok((count > 0).then(|| CategoryInfo { name: name.into(), product_count: count }))
     }
 
     /// The lowest and the highest price of a category, as its first and last product say.
@@ -315,7 +348,7 @@ impl CatalogService {
         };
         let (low, high) = (end(false), end(true));
         let (low, high) = tokio::try_join!(self.page(&low, false), self.page(&high, false))?;
-        Ok(low.entries.into_iter().next().zip(high.entries.into_iter().next()))
+        Ok(low.entries.first().cloned().zip(high.entries.first().cloned()))
     }
 }
 

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Failure, StoreArgs};
 use crate::catalog::model::Product;
-use crate::catalog::model::buckets::{Axis, Model, Phase};
 use crate::catalog::model::browse::CategoryMap;
+use crate::catalog::model::buckets::{Axis, Model, Phase};
 use crate::catalog::service::check::check;
 use crate::catalog::service::export::{Progress, walk};
 use crate::catalog::service::split::{SplitOutcome, Splitter};
@@ -179,10 +179,16 @@ pub(super) async fn check_all(args: &StoreArgs) -> Result<(), Failure> {
     bar.finish_and_clear();
     println!("{} products and {} rows looked at.", report.products, report.rows);
     if report.in_work > 0 {
-        println!("{} rows belong to changes that are going on and were left alone.", report.in_work);
+        println!(
+            "{} rows belong to changes that are going on and were left alone.",
+            report.in_work
+        );
     }
     if report.counts_busy > 0 {
-        println!("{} categories kept changing; their counts were not compared.", report.counts_busy);
+        println!(
+            "{} categories kept changing; their counts were not compared.",
+            report.counts_busy
+        );
     }
     if report.is_clean() {
         println!("Nothing to mend.");
@@ -198,7 +204,8 @@ pub(super) async fn check_all(args: &StoreArgs) -> Result<(), Failure> {
 
 pub(super) fn bar(length: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(length);
-    let template = format!("{{wide_bar}} {{human_pos}}/{{human_len}} {what}  {{per_sec}}  {{eta}} left");
+    let template =
+        format!("{{wide_bar}} {{human_pos}}/{{human_len}} {what}  {{per_sec}}  {{eta}} left");
     if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style);
     }
@@ -288,10 +295,8 @@ impl Target {
     fn file(out: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::Other(format!("{}: {error}", out.display()));
         let progress = std::fs::read(Self::beside(out, ".progress"));
-        let resumed: Resumed = progress
-            .ok()
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .unwrap_or_default();
+        let resumed: Resumed =
+            progress.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
         let mut partial = std::fs::OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -334,7 +339,8 @@ impl Target {
                     resumed.products = count;
                     resumed.progress = progress.clone();
                     // Put in place as a whole: one that is cut off would be of no use.
-                    let (path, next) = (Self::beside(out, ".progress"), Self::beside(out, ".progress~"));
+                    let (path, next) =
+                        (Self::beside(out, ".progress"), Self::beside(out, ".progress~"));
                     std::fs::write(&next, serde_json::to_vec(resumed)?)?;
                     std::fs::rename(next, path)
                 };

@@ -13,10 +13,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, StoreArgs, demo_secret_path, no_secret, secret};
 use crate::app::{App, Shop};
+use crate::cache::Tiers;
 use crate::catalog::model::buckets::SPLIT_ROWS;
 use crate::catalog::service::keeper;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{AuthConfig, Config, ConfigError, Limits, Secret, StoreConfig};
+use crate::config::{AuthConfig, CacheConfig, Config, ConfigError, Limits, Secret, StoreConfig};
 use crate::storage::Store;
 use crate::telemetry::Metrics;
 use crate::{demo, server, storage};
@@ -36,6 +37,9 @@ pub(super) struct ServeArgs {
         value_name = "HOST:PORT"
     )]
     listen: SocketAddr,
+    /// Where what was read is kept for a moment: memory, off or redis://host:port
+    #[arg(long, env = "VITRINA_CACHE", default_value = "memory", value_name = "CACHE")]
+    cache: String,
     /// Leave an empty store empty; one on Cassandra always is, use `vitrina demo`
     #[arg(long, env = "VITRINA_NO_DEMO", value_parser = clap::builder::FalseyValueParser::new())]
     no_demo: bool,
@@ -103,6 +107,7 @@ impl ServeArgs {
             auth,
             limits,
             introspection: self.introspection == Switch::On,
+            cache: CacheConfig::parse(&self.cache)?,
             tells_reads: is_demo,
         };
         Ok(Plan { config, is_demo, own_secret, split_rows: self.split_rows })
@@ -171,12 +176,13 @@ async fn open(
     clock: Arc<SystemClock>,
     metrics: Arc<Metrics>,
 ) -> Result<(), Failure> {
-    let store = storage::open(&app.config.store, clock.clone(), metrics).await?;
+    let store = storage::open(&app.config.store, clock.clone(), metrics.clone()).await?;
     if is_demo && store.categories().await?.is_empty() {
         fill(store.as_ref(), clock.as_ref()).await?;
     }
     tracing::info!(store = store.kind(), "open");
-    app.open(Shop::open(store, clock).await?);
+    let tiers = Tiers::open(&app.config.cache).await;
+    app.open(Shop::open(store, clock, &tiers, &metrics).await?);
     Ok(())
 }
 

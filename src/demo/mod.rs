@@ -59,7 +59,8 @@ async fn lay_out(store: &dyn Store, products: u64) -> Result<(), StoreError> {
         *counts.entry(catalogue::product(index).category).or_default() += 1;
     }
     for (name, count) in counts {
-        let layout = Layout { revision: 1, ..Layout::for_products(count * products / sample.max(1)) };
+        let layout =
+            Layout { revision: 1, ..Layout::for_products(count * products / sample.max(1)) };
         if layout.hash.level > 0 && store.category_map(&name).await?.is_none() {
             store.change_layout(&name, &layout).await?;
         }

@@ -174,7 +174,7 @@ mod tests {
             ),
             (
                 serde_json::json!({ "id": 1, "p": {
-                    "id": 1, "name": "x", "category": "y", "price": { "amount": "1,50" } } }),
+                    "id": 1, "name": "x", "category": "y", "price": { "amount": true } } }),
                 "Variable \"$p.price.amount\" must be of type Decimal.",
             ),
             (serde_json::json!({ "id": 1, "p": [{}, 1] }), "Variable \"$p.0."),

@@ -151,7 +151,9 @@ pub(super) fn failed(media: Media, error: &Error) -> Response {
         Error::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         Error::PersistedQueryNotFound => return refused(media, &Refusal::One(error.clone())),
-        Error::BadUserInput(_) | Error::InvalidCursor | Error::QueryTooComplex(_) => StatusCode::BAD_REQUEST,
+        Error::BadUserInput(_) | Error::InvalidCursor | Error::QueryTooComplex(_) => {
+            StatusCode::BAD_REQUEST
+        }
     };
     with_status(status, media, error)
 }

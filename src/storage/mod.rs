@@ -144,7 +144,8 @@ pub async fn open(
                 cassandra::migrate(&session, config).await?;
                 // A node that has just come back may not know the tables yet.
                 cassandra::await_agreement(&session).await?;
-                cassandra::CassandraStore::open(session, config, metrics.clone()).await
+                // Preparing so many statements makes a large future.
+                Box::pin(cassandra::CassandraStore::open(session, config, metrics.clone())).await
             });
             Ok(Arc::new(store.await?))
         }

@@ -43,12 +43,9 @@ pub(super) struct CategoryStatements {
 
 impl CategoryStatements {
     pub(super) async fn prepare(statements: &Statements) -> Result<Self, OpenError> {
-        let category = |cql, access, timeout| {
-            statements.prepare("category_by_name", cql, access, timeout)
-        };
-        let count = |cql, access| {
-            statements.prepare("category_product_count", cql, access, WRITE)
-        };
+        let category =
+            |cql, access, timeout| statements.prepare("category_by_name", cql, access, timeout);
+        let count = |cql, access| statements.prepare("category_product_count", cql, access, WRITE);
         let rows = |cql, access| statements.prepare("category_bucket_count", cql, access, WRITE);
         Ok(Self {
             add: category(
@@ -135,10 +132,7 @@ impl CategoryStatements {
         Ok(rows.into_iter().map(|(name,)| Arc::from(name)).collect())
     }
 
-    async fn layout_row(
-        &self,
-        name: &str,
-    ) -> Result<Option<(Option<i64>, Layout)>, StoreError> {
+    async fn layout_row(&self, name: &str) -> Result<Option<(Option<i64>, Layout)>, StoreError> {
         let row: Option<(Option<i64>, Option<String>)> = self.layout.first((name,)).await?;
         let Some((revision, text)) = row else { return Ok(None) };
         let layout = match text {
@@ -195,12 +189,12 @@ impl CategoryStatements {
         let (layout, product_count, listed, counts) =
             tokio::try_join!(self.layout_row(name), self.product_count(name), listed, rows)?;
         let Some((_, layout)) = layout else { return Ok(None) };
-        let mut buckets: BTreeMap<Bucket, u64> = listed
-            .into_iter()
-            .map(|number| (Bucket { model: Model::Price, number }, 0))
-            .collect();
+        let mut buckets: BTreeMap<Bucket, u64> =
+            listed.into_iter().map(|number| (Bucket { model: Model::Price, number }, 0)).collect();
         for (model, number, count) in counts {
-            let Some(model) = Model::BOTH.into_iter().find(|m| m.as_str() == model) else { continue };
+            let Some(model) = Model::BOTH.into_iter().find(|m| m.as_str() == model) else {
+                continue;
+            };
             let rows = u64::try_from(count.map_or(0, |count| count.0)).unwrap_or(0);
             let bucket = Bucket { model, number };
             // A count alone does not put a price bucket on the list.
@@ -251,7 +245,9 @@ impl CategoryStatements {
         let mut missing: BTreeMap<Bucket, i64> =
             counted.rows.iter().map(|(bucket, rows)| (*bucket, rows.cast_signed())).collect();
         for (model, number, count) in rows {
-            let Some(model) = Model::BOTH.into_iter().find(|m| m.as_str() == model) else { continue };
+            let Some(model) = Model::BOTH.into_iter().find(|m| m.as_str() == model) else {
+                continue;
+            };
             let kept = count.map_or(0, |count| count.0);
             *missing.entry(Bucket { model, number }).or_default() -= kept;
         }

@@ -60,14 +60,24 @@ macro_rules! model_statements {
             ($order:literal) => {
                 concat!(
                     "SELECT price, product_id, name, image_url, currency, version FROM ks.",
-                    $table, " WHERE category = ? AND ", $bucket,
+                    $table,
+                    " WHERE category = ? AND ",
+                    $bucket,
                     " = ? AND (price, product_id) > (?, ?) AND (price, product_id) < (?, ?) \
-                     ORDER BY price ", $order, ", product_id ", $order, " LIMIT ?"
+                     ORDER BY price ",
+                    $order,
+                    ", product_id ",
+                    $order,
+                    " LIMIT ?"
                 )
             };
         }
         const PUT: &str = concat!(
-            "INSERT INTO ks.", $table, " (category, ", $bucket, ", price, product_id, name, \
+            "INSERT INTO ks.",
+            $table,
+            " (category, ",
+            $bucket,
+            ", price, product_id, name, \
              image_url, currency, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?"
         );
         let one = |cql, access, timeout| $statements.prepare($table, cql, access, timeout);
@@ -79,7 +89,9 @@ macro_rules! model_statements {
             row: one(
                 concat!(
                     "SELECT price, product_id, name, image_url, currency, version FROM ks.",
-                    $table, " WHERE category = ? AND ", $bucket,
+                    $table,
+                    " WHERE category = ? AND ",
+                    $bucket,
                     " = ? AND price = ? AND product_id = ?"
                 ),
                 Access::ReadQuorum,
@@ -90,8 +102,11 @@ macro_rules! model_statements {
             put_everywhere: one(PUT, Access::WriteAll, PATIENT).await?,
             take: one(
                 concat!(
-                    "DELETE FROM ks.", $table, " USING TIMESTAMP ? WHERE category = ? AND ",
-                    $bucket, " = ? AND price = ? AND product_id = ?"
+                    "DELETE FROM ks.",
+                    $table,
+                    " USING TIMESTAMP ? WHERE category = ? AND ",
+                    $bucket,
+                    " = ? AND price = ? AND product_id = ?"
                 ),
                 Access::WriteQuorum,
                 WRITE,
@@ -105,7 +120,8 @@ type RowColumns = (CqlDecimal, String, Option<String>, Option<String>, Option<St
 
 impl RowStatements {
     pub(super) async fn prepare(statements: &Statements) -> Result<Self, OpenError> {
-        let list = |cql, access| statements.prepare("price_buckets_by_category", cql, access, WRITE);
+        let list =
+            |cql, access| statements.prepare("price_buckets_by_category", cql, access, WRITE);
         Ok(Self {
             hash: model_statements!(statements, "products_by_category_bucket", "bucket"),
             price: model_statements!(statements, "products_by_category_price", "price_bucket"),
@@ -185,8 +201,7 @@ impl RowStatements {
         if let [slice] = slices {
             return Ok(vec![self.slice(category, slice, care).await?]);
         }
-        let reads: Vec<_> =
-            slices.iter().map(|slice| self.slice(category, slice, care)).collect();
+        let reads: Vec<_> = slices.iter().map(|slice| self.slice(category, slice, care)).collect();
         stream::iter(reads).buffered(SLICES_AT_ONCE).try_collect().await
     }
 

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{CatalogTables, CategoryRow};
 use crate::catalog::model::browse::{CardRow, CategoryMap, Position, PriceRange, Slice, Span};
-use crate::catalog::model::buckets::{Bucket, Layout, MAX_LEVEL, MAX_PRICE_BUCKETS, Model, bucket_at};
+use crate::catalog::model::buckets::{
+    Bucket, Layout, MAX_LEVEL, MAX_PRICE_BUCKETS, Model, bucket_at,
+};
 use crate::catalog::model::{CountDeltas, Product, ProductId, RowChanges};
 use crate::catalog::store::Counted;
 use crate::money::Currency;
@@ -109,9 +111,8 @@ impl CatalogTables {
         (before, after): (Option<&Product>, Option<&Product>),
         deltas: &mut CountDeltas,
     ) -> Result<(), StoreError> {
-        let left = before.filter(|before| {
-            after.is_none_or(|after| after.category != before.category)
-        });
+        let left =
+            before.filter(|before| after.is_none_or(|after| after.category != before.category));
         if let Some(left) = left {
             let layout = self.layout(txn, layouts, &left.category)?;
             let changes = RowChanges::between(&layout, &left.id, Some(left.kopecks()), None);
@@ -304,6 +305,10 @@ impl CatalogTables {
             if there != Some(Fields::of(&row)) {
                 mended += 1;
                 self.put_row(txn, &product.category, bucket, &row, &mut deltas)?;
+            } else if !txn.contains(&self.counts, &count_key(&product.category, bucket))? {
+                // A bucket without a count is not looked into; how many there are is counted later.
+                mended += 1;
+                self.set_count(txn, count_key(&product.category, bucket), 1)?;
             }
         }
         self.count_rows(txn, &deltas)?;

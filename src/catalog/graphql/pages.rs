@@ -95,13 +95,14 @@ pub(super) async fn products(
 /// Whether anything is asked of the products that the read models do not have.
 fn needs_cards(connection: &Lookahead<'_>) -> bool {
     let selected = connection.selection_fields();
-    let nodes = selected.iter().flat_map(async_graphql::SelectionField::selection_set).flat_map(
-        |field| match field.name() {
-            "nodes" => vec![field],
-            "edges" => field.selection_set().filter(|field| field.name() == "node").collect(),
-            _ => Vec::new(),
-        },
-    );
+    let nodes =
+        selected.iter().flat_map(async_graphql::SelectionField::selection_set).flat_map(|field| {
+            match field.name() {
+                "nodes" => vec![field],
+                "edges" => field.selection_set().filter(|field| field.name() == "node").collect(),
+                _ => Vec::new(),
+            }
+        });
     let mut fields = nodes.flat_map(|node| node.selection_set().collect::<Vec<_>>());
     fields.any(|field| {
         let is_name_of_category = field.name() == "category"
@@ -126,7 +127,8 @@ impl List {
         };
         let end = |price: Option<i64>| price.map(i64::to_be_bytes);
         let (min, max) = (end(self.range.min), end(self.range.max));
-        let end = |bytes: &Option<[u8; 8]>| -> Vec<u8> { bytes.iter().flatten().copied().collect() };
+        let end =
+            |bytes: &Option<[u8; 8]>| -> Vec<u8> { bytes.iter().flatten().copied().collect() };
         let (min, max) = (end(&min), end(&max));
         then(&[b"category", self.category.as_bytes(), sort, &min, &max])
     }
@@ -150,7 +152,7 @@ pub struct ProductConnection {
     catalog: Arc<CatalogService>,
     list: List,
     query: PageQuery,
-    page: Page,
+    page: Arc<Page>,
 }
 
 impl ProductConnection {
@@ -198,8 +200,10 @@ impl ProductConnection {
         match (edge, cut) {
             (Some(edge), _) => Ok(catalog.is_beyond(query, &edge.position(), end).await?),
             // An empty page lies between its cursors; what stands at one of them is beyond it.
-            (None, Some(cut)) => Ok(catalog.is_listed(query, cut).await?
-                || catalog.is_beyond(query, cut, end).await?),
+            (None, Some(cut)) => {
+                Ok(catalog.is_listed(query, cut).await?
+                    || catalog.is_beyond(query, cut, end).await?)
+            }
             (None, None) => Ok(false),
         }
     }

@@ -50,6 +50,17 @@ impl CardRow {
         Money { amount: amount(self.price), currency: self.currency }
     }
 
+    /// Whether this row shows what another one does, and is no older.
+    pub fn shows(&self, other: &Self) -> bool {
+        let Self { price, currency, id, name, image_url, version } = self;
+        *price == other.price
+            && *currency == other.currency
+            && *id == other.id
+            && *name == other.name
+            && *image_url == other.image_url
+            && *version >= other.version
+    }
+
     /// Whether the product stands where this row says. A row of which that is not true was left
     /// behind by a writer that died, or is ahead of one that has not finished.
     pub fn agrees(&self, category: &str, product: Option<&Product>) -> bool {
@@ -213,7 +224,7 @@ pub fn in_scan_order(descending: bool, a: &Position, b: &Position) -> Ordering {
 }
 
 /// What is known of a category without looking at its products.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CategoryMap {
     /// How its rows are laid out.
     pub layout: Layout,

@@ -52,7 +52,7 @@ impl Model {
 }
 
 /// A bucket of a read model: a partition, together with the category's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Bucket {
     /// The read model.
     pub model: Model,

@@ -4,9 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::model::browse::{
-    CardRow, CategoryMap, Position, Slice, Span, in_scan_order,
-};
+use super::super::model::browse::{CardRow, CategoryMap, Position, Slice, Span, in_scan_order};
 use super::super::model::buckets::{Bucket, Model, hash_bucket, price_span};
 use super::super::store::Care;
 use crate::storage::{Store, StoreError};
@@ -166,14 +164,12 @@ impl<'a> Scan<'a> {
     ) -> Result<(), StoreError> {
         // Each bucket has about its share of the page; few need to be asked again, for little.
         let share = wanted.div_ceil(streams.len().max(1));
-        let (first, again) = if streams.len() == 1 {
-            (wanted, wanted)
-        } else {
-            (share + 1, share.isqrt() + 1)
-        };
+        let (first, again) =
+            if streams.len() == 1 { (wanted, wanted) } else { (share + 1, share.isqrt() + 1) };
         let descending = self.descending;
         while found.len() < wanted {
-            let fresh = |stream: &Stream| if self.touched.contains(&stream.bucket) { again } else { first };
+            let fresh =
+                |stream: &Stream| if self.touched.contains(&stream.bucket) { again } else { first };
             let dry: Vec<(&mut Stream, usize)> = streams
                 .iter_mut()
                 .filter(|stream| stream.is_dry())
@@ -186,10 +182,8 @@ impl<'a> Scan<'a> {
                 self.fill(dry).await?;
                 continue;
             }
-            let next = streams
-                .iter_mut()
-                .filter(|stream| !stream.rows.is_empty())
-                .min_by(|a, b| {
+            let next =
+                streams.iter_mut().filter(|stream| !stream.rows.is_empty()).min_by(|a, b| {
                     let place = |s: &Stream| s.rows.front().map(|row| (row.price, row.id.clone()));
                     let (a, b) = (place(a), place(b));
                     if descending { b.cmp(&a) } else { a.cmp(&b) }

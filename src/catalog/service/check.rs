@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
+use super::super::model::MAX_LOOKUP;
 use super::super::model::browse::{CategoryMap, PriceRange, Slice, Span};
 use super::super::model::buckets::{Bucket, Model, bucket_at};
-use super::super::model::MAX_LOOKUP;
 use super::super::store::{Care, Counted};
 use super::is_young;
 use crate::clock::Clock;
@@ -63,7 +63,8 @@ pub async fn check(
     clock: &dyn Clock,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<CheckReport, StoreError> {
-    let parts: Vec<_> = (0..PARTS).map(|part| check_products(store, clock, part, progress)).collect();
+    let parts: Vec<_> =
+        (0..PARTS).map(|part| check_products(store, clock, part, progress)).collect();
     let mut report = CheckReport::default();
     let mut products = stream::iter(parts).buffer_unordered(PARTS as usize);
     while let Some(part) = products.try_next().await? {
@@ -88,7 +89,8 @@ async fn check_products(
         let step = store.scan_products(part, PARTS, after).await?;
         let ids = step.ids;
         report.products += ids.len() as u64;
-        let mends: Vec<_> = ids.chunks(AT_ONCE).map(|ids| store.mend_rows(ids, clock.now())).collect();
+        let mends: Vec<_> =
+            ids.chunks(AT_ONCE).map(|ids| store.mend_rows(ids, clock.now())).collect();
         let mut mends = stream::iter(mends).buffer_unordered(CALLS);
         while let Some(mended) = mends.try_next().await? {
             report.rows_mended += mended;

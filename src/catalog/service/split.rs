@@ -85,8 +85,10 @@ impl Splitter {
         if map.product_count >> level > rows && can_split(&map.layout, Model::Hash) {
             return Ok(Some(Model::Hash));
         }
-        let large = map.price_buckets().filter(|(_, count)| *count > rows).map(|(number, _)| number);
-        if map.price_buckets().count() >= MAX_PRICE_BUCKETS || !can_split(&map.layout, Model::Price) {
+        let large =
+            map.price_buckets().filter(|(_, count)| *count > rows).map(|(number, _)| number);
+        if map.price_buckets().count() >= MAX_PRICE_BUCKETS || !can_split(&map.layout, Model::Price)
+        {
             return Ok(None);
         }
         for number in large {
@@ -159,7 +161,8 @@ impl Run<'_> {
     }
 
     async fn advance(&self, layout: Layout, axis: Axis) -> Result<bool, StoreError> {
-        let changed = self.store().change_layout(self.category, &layout.with(self.model, axis)).await?;
+        let changed =
+            self.store().change_layout(self.category, &layout.with(self.model, axis)).await?;
         if changed {
             tracing::info!(
                 category = self.category,
@@ -192,7 +195,8 @@ impl Run<'_> {
     async fn copy(&self, mut layout: Layout) -> Result<Option<Layout>, StoreError> {
         let axis = *layout.axis(self.model);
         for bucket in self.buckets(axis.level, axis.progress).await? {
-            let mut slice = Slice { bucket, span: everything(), descending: false, limit: STEP_ROWS };
+            let mut slice =
+                Slice { bucket, span: everything(), descending: false, limit: STEP_ROWS };
             loop {
                 let rows = self.step(&mut slice).await?;
                 let is_last = rows.len() < STEP_ROWS;
@@ -245,7 +249,8 @@ impl Run<'_> {
 
     /// The next rows of a bucket.
     async fn step(&self, slice: &mut Slice) -> Result<Vec<CardRow>, StoreError> {
-        let read = self.store().read_slices(self.category, vec![slice.clone()], Care::Fresh).await?;
+        let read =
+            self.store().read_slices(self.category, vec![slice.clone()], Care::Fresh).await?;
         let rows = read.into_iter().next().unwrap_or_default();
         if let Some(last) = rows.last() {
             slice.span.lower = last.position();

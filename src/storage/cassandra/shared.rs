@@ -20,7 +20,8 @@ pub(super) struct SharedStatements {
 
 impl SharedStatements {
     pub(super) async fn prepare(statements: &Statements) -> Result<Self, OpenError> {
-        let lease = |cql| statements.prepare("lease_by_name", cql, Access::ConditionalEverywhere, TIMEOUT);
+        let lease =
+            |cql| statements.prepare("lease_by_name", cql, Access::ConditionalEverywhere, TIMEOUT);
         Ok(Self {
             key: statements
                 .prepare(

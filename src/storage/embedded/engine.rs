@@ -190,6 +190,13 @@ impl Reader {
         Ok(rows)
     }
 
+    /// The first text of a stored key.
+    pub fn text(table: &Table, key: &[u8]) -> Result<String, StoreError> {
+        // A bare method is bound to one life time; the closure is not.
+        #[allow(clippy::redundant_closure_for_method_calls)]
+        Self::parts(table, key, |parts| parts.text())
+    }
+
     /// What `parts` finds in a stored key.
     pub fn parts<T>(
         table: &Table,

@@ -144,7 +144,7 @@ async fn a_mutation_that_is_named_twice_is_carried_out_once() {
     }";
     let answer = server.http.query_as(&staff(), query, json!({})).await.json();
     let expected = json!({ "productsDelete": { "userErrors": [], "deletedIds": ["1"] } });
-    assert_eq!(answer, json!({ "data": expected }));
+    assert_eq!(answer["data"], expected);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{DELETE, UPSERT, data, delete, product, staff, stock, upsert};
+use crate::support::http::Answer;
 use crate::support::server::TestServer;
 
 on_every_server! {
@@ -175,8 +176,7 @@ async fn what_is_no_exact_decimal_is_refused() {
         let mut card = product("1", "Книги", "0");
         card["price"]["amount"] = amount.clone();
         let refused = server.http.query_as(&staff(), UPSERT, json!({ "products": [card] })).await;
-        assert_eq!(refused.code(), "BAD_USER_INPUT", "{amount}: {}", refused.text());
-        assert!(!refused.text().contains("ECHOME"), "{}", refused.text());
+        assert_refused(&refused, &amount);
     }
     // The same in the text of the document, where another check looks at it.
     for amount in ["1.5", "1e3", "\"ECHOME\"", "ECHOME", "true", "null", "[]", "{}", "-"] {
@@ -185,11 +185,43 @@ async fn what_is_no_exact_decimal_is_refused() {
              price: {{ amount: {amount} }} }}]) {{ userErrors {{ message }} }} }}"
         );
         let refused = server.http.query_as(&staff(), &query, json!({})).await;
-        assert_eq!(refused.code(), "BAD_USER_INPUT", "{amount}: {}", refused.text());
-        assert!(!refused.text().contains("ECHOME"), "{}", refused.text());
+        assert_refused(&refused, &json!(amount));
     }
     let left = data(&server.http, "{ product(id: 1) { id } }", json!({})).await;
     assert_eq!(left["product"], Value::Null);
+}
+
+/// What could be an amount by its type is a fault of the batch, with its path; the rest is an error.
+fn assert_refused(refused: &Answer, amount: &Value) {
+    let text = refused.text();
+    assert!(!text.contains("ECHOME"), "{text}");
+    let errors = &refused.json()["data"]["productsUpsert"]["userErrors"];
+    if errors.is_array() {
+        assert_eq!(errors.as_array().unwrap().len(), 1, "{amount}: {text}");
+        assert!(errors[0]["message"].as_str().unwrap().contains("decimal"), "{amount}: {text}");
+    } else {
+        assert_eq!(refused.code(), "BAD_USER_INPUT", "{amount}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn an_amount_that_is_no_number_hides_no_other_fault() {
+    let server = TestServer::start().await;
+    let mut card = product("1", "Книги", "1,50");
+    card["name"] = json!("");
+    let batch = json!({ "products": [card, product("2", "", "-1")] });
+    let answer = server.http.query_as(&staff(), UPSERT, batch).await.json();
+    let errors = answer["data"]["productsUpsert"]["userErrors"].as_array().unwrap();
+    let mut paths: Vec<_> = errors
+        .iter()
+        .map(|error| {
+            let path = error["field"].as_array().unwrap().iter();
+            path.map(|step| step.as_str().unwrap()).collect::<Vec<_>>().join(".")
+        })
+        .collect();
+    paths.sort();
+    let expected = ["0.name", "0.price.amount", "1.category", "1.price.amount"];
+    assert_eq!(paths, expected.map(|path| format!("products.{path}")));
 }
 
 #[tokio::test]

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use vitrina::cache::Tiers;
 use vitrina::catalog::CatalogService;
-use vitrina::catalog::model::browse::{CardRow, PageQuery, Position, PriceRange, Slice, Sort, Span};
+use vitrina::catalog::model::browse::{
+    CardRow, PageQuery, Position, PriceRange, Slice, Sort, Span,
+};
 use vitrina::catalog::model::buckets::{Axis, Bucket, Layout, Model, Phase};
 use vitrina::catalog::model::{ProductDraft, ProductId};
 use vitrina::catalog::service::check::check;
 use vitrina::catalog::service::export::{Progress, walk};
 use vitrina::catalog::service::split::{SplitOutcome, Splitter};
-use vitrina::catalog::service::{Listed, Page};
+use vitrina::catalog::service::{CatalogCaches, Listed, Page};
 use vitrina::catalog::store::Care;
 use vitrina::clock::{Clock, SystemClock, Timestamp};
 use vitrina::page::CursorKey;
@@ -42,7 +45,9 @@ const GRACE: Duration = Duration::from_millis(300);
 const CATEGORY: &str = "Электроника «всё»";
 
 fn service(store: &TestStore) -> CatalogService {
-    CatalogService::new(store.store.clone(), Arc::new(SystemClock), CursorKey::derive(&[1; 32]))
+    let caches = CatalogCaches::new(&Tiers::Off, "t", &store.metrics);
+    let (clock, cursors) = (Arc::new(SystemClock), CursorKey::derive(&[1; 32]));
+    CatalogService::new(store.store.clone(), clock, cursors, caches)
 }
 
 fn id(text: &str) -> ProductId {
@@ -65,8 +70,11 @@ fn query(sort: Sort) -> PageQuery {
 fn price(random: &mut Random) -> i64 {
     match random.below(5) {
         0 => 0,
-        1 => 100_000_00,
-        2 => (i64::try_from(random.below(6)).unwrap() << 20) - i64::try_from(random.below(2)).unwrap(),
+        1 => 10_000_000,
+        2 => {
+            (i64::try_from(random.below(6)).unwrap() << 20)
+                - i64::try_from(random.below(2)).unwrap()
+        }
         3 => i64::try_from(random.below(40)).unwrap() * 99_900,
         _ => i64::try_from(random.below(20_000_000)).unwrap(),
     }
@@ -176,7 +184,11 @@ async fn pages_are_what_a_sorted_list_says(store: &TestStore) {
             for from_end in [false, true] {
                 let query = PageQuery { from_end, ..query(sort) };
                 let found = page_through(&service, query, &mut random).await;
-                assert_eq!(found, expected(&drafts, sort, PriceRange::default()), "{round} {sort:?} {from_end}");
+                assert_eq!(
+                    found,
+                    expected(&drafts, sort, PriceRange::default()),
+                    "{round} {sort:?} {from_end}"
+                );
             }
         }
         // Everything may change; the lists follow.
@@ -185,7 +197,7 @@ async fn pages_are_what_a_sorted_list_says(store: &TestStore) {
             match random.below(6) {
                 0 => {
                     let draft = drafts.remove(&id).unwrap();
-                    assert_eq!(store.delete(&[draft.id.clone()]).await, [draft.id]);
+                    assert_eq!(store.delete(std::slice::from_ref(&draft.id)).await, [draft.id]);
                 }
                 1 => {
                     let draft = drafts.get_mut(&id).unwrap();
@@ -195,7 +207,7 @@ async fn pages_are_what_a_sorted_list_says(store: &TestStore) {
                 2 => {
                     // To another category, and half of them back.
                     let mut away = drafts[&id].clone();
-                    away.category = "Книги".to_owned();
+                    "Книги".clone_into(&mut away.category);
                     store.upsert(vec![away]).await;
                     if random.below(2) == 0 {
                         store.upsert(vec![drafts[&id].clone()]).await;
@@ -284,10 +296,14 @@ async fn ranges_and_cursors_cut_exactly(store: &TestStore) {
 
         // Between two places, which need not be products of the list.
         let mut places: Vec<Position> = (0..2)
-            .map(|_| Position { price: price(&mut random), id: format!("{}", random.below(99)).into() })
+            .map(|_| Position {
+                price: price(&mut random),
+                id: format!("{}", random.below(99)).into(),
+            })
             .chain(all.iter().map(|(place, ..)| place.clone()))
             .collect();
-        let mut some = || places.swap_remove(usize::try_from(random.below(places.len() as u64)).unwrap());
+        let mut some =
+            || places.swap_remove(usize::try_from(random.below(places.len() as u64)).unwrap());
         let (after, before) = (some(), some());
         let follows = |a: &Position, b: &Position| match sort {
             Sort::PriceAsc => a > b,
@@ -341,7 +357,7 @@ async fn pages_stay_whole_while_everything_changes(store: &TestStore) {
                 let mut draft = moving[at].clone();
                 draft.price.amount = rust_decimal::Decimal::new(price(&mut random), 2);
                 if random.below(4) == 0 {
-                    draft.category = "Книги".to_owned();
+                    "Книги".clone_into(&mut draft.category);
                 }
                 if random.below(5) == 0 {
                     store.delete_products(&[draft.id.clone()], SystemClock.now()).await.unwrap();
@@ -446,7 +462,11 @@ async fn a_split_that_stopped_goes_on(store: &TestStore) {
                 stop_in(store, model, phase).await;
             }
             let found = page_through(&service, query(Sort::PriceAsc), &mut Random(7)).await;
-            assert_eq!(found, expected(&drafts, Sort::PriceAsc, PriceRange::default()), "{phase:?}");
+            assert_eq!(
+                found,
+                expected(&drafts, Sort::PriceAsc, PriceRange::default()),
+                "{phase:?}"
+            );
             let splitter = Splitter::new(store.store.clone(), Duration::ZERO);
             assert_eq!(splitter.needed(CATEGORY, 20_000).await.unwrap(), Some(model), "{phase:?}");
             assert_eq!(splitter.split(CATEGORY, model).await.unwrap(), SplitOutcome::Done);
@@ -561,7 +581,7 @@ async fn rows_that_disagree_are_neither_served_nor_kept(store: &TestStore) {
         range: PriceRange { min: Some(12_000), max: Some(13_000) },
         ..query(Sort::PriceAsc)
     };
-    let is_served = |page: Page| shown(&page).iter().any(|(_, name, _)| name == "призрак");
+    let is_served = |page: Arc<Page>| shown(&page).iter().any(|(_, name, _)| name == "призрак");
     while is_there(&ghosts[0]).await[0] || is_there(&ghosts[1]).await[0] {
         assert!(!is_served(service.page(&narrow, false).await.unwrap()));
         tokio::task::yield_now().await;
@@ -597,11 +617,22 @@ async fn a_check_mends_rows_and_counts(store: &TestStore) {
         looked.fetch_add(more, Ordering::Relaxed);
     };
     let report = check(&store.store, &Later, &progress).await.unwrap();
-    assert_eq!((report.products, report.rows_mended, report.counts_mended), (80, 7, 1), "{report:?}");
+    assert_eq!((report.products, report.rows, report.counts_mended), (80, 160, 1), "{report:?}");
+    assert!(report.rows_mended >= 7, "{report:?}");
     assert_eq!(looked.load(Ordering::Relaxed), 240);
     assert_whole(store, drafts.len() as u64).await;
     // Counts that have changed meanwhile are left alone.
     assert!(!store.store.mend_counts(CATEGORY, &now, &wrong).await.unwrap());
+}
+
+/// Why a walk ended before its end.
+#[derive(Debug)]
+struct Stopped;
+
+impl From<vitrina::storage::StoreError> for Stopped {
+    fn from(error: vitrina::storage::StoreError) -> Self {
+        panic!("{error}")
+    }
 }
 
 async fn an_export_has_every_product_once_and_goes_on_after_a_split(store: &TestStore) {
@@ -609,18 +640,12 @@ async fn an_export_has_every_product_once_and_goes_on_after_a_split(store: &Test
     let mut seen: Vec<String> = Vec::new();
     let mut reached = Progress::default();
     // Stopped after the first step, as by a full disk.
-    #[derive(Debug)]
-    struct Stopped;
-    impl From<vitrina::storage::StoreError> for Stopped {
-        fn from(error: vitrina::storage::StoreError) -> Self {
-            panic!("{error}")
-        }
-    }
-    let stopped = walk::<Stopped>(&store.store, CATEGORY, Progress::default(), |products, progress| {
-        seen.extend(products.iter().map(|p| p.id.as_str().to_owned()));
-        reached = progress.clone();
-        Err(Stopped)
-    });
+    let stopped =
+        walk::<Stopped>(&store.store, CATEGORY, Progress::default(), |products, progress| {
+            seen.extend(products.iter().map(|p| p.id.as_str().to_owned()));
+            reached = progress.clone();
+            Err(Stopped)
+        });
     assert!(stopped.await.is_err());
     assert!(!seen.is_empty() && seen.len() < 700, "{}", seen.len());
     let splitter = Splitter::new(store.store.clone(), Duration::ZERO);

@@ -51,8 +51,7 @@ async fn what_is_written_is_read_back_whole(store: &TestStore) {
     bare.description = None;
     bare.attributes = Vec::new();
 
-    let written =
-        store.upsert(vec![full.clone(), bare.clone()]).await;
+    let written = store.upsert(vec![full.clone(), bare.clone()]).await;
     let read = store.store.products(&[full.id.clone(), bare.id.clone()]).await.unwrap();
     assert_eq!(read, written.iter().cloned().map(Some).collect::<Vec<_>>());
 

@@ -1,7 +1,8 @@
 //! What every store must do: plain functions over the traits, run on each store by
-//! `on_every_store!`.
+//! `on_every_store!`. And what the caches must do on a real Redis.
 
 mod browse;
+mod cache;
 mod catalog;
 mod engine;
 mod migrations;

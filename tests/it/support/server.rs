@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use vitrina::app::{App, Shop};
+use vitrina::cache::Tiers;
 use vitrina::clock::{Clock, SystemClock};
-use vitrina::config::{AuthConfig, Config, Limits, Secret};
+use vitrina::config::{AuthConfig, CacheConfig, Config, Limits, Secret};
 use vitrina::server::{self, Role, sign_token};
 
 use super::http::HttpClient;
@@ -40,11 +41,15 @@ impl TestServer {
             auth: AuthConfig::new(Secret::new(SECRET)).unwrap(),
             limits: Limits::default(),
             introspection: true,
+            cache: CacheConfig::Memory,
             tells_reads: false,
         };
         change(&mut config);
         let app = Arc::new(App::new(config, store.metrics.clone()));
-        app.open(Shop::open(store.store.clone(), Arc::new(SystemClock)).await.unwrap());
+        let tiers = Tiers::open(&app.config.cache).await;
+        let clock = Arc::new(SystemClock);
+        let shop = Shop::open(store.store.clone(), clock, &tiers, &store.metrics).await;
+        app.open(shop.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = server::router(app);

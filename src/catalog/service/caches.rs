@@ -1,0 +1,152 @@
+//! What of the catalogue is cached, and for how long.
+
+use std::borrow::Cow;
+use std::mem::size_of;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::model::browse::{CategoryMap, PageQuery, PriceRange, Sort};
+use super::super::model::{Product, ProductId};
+use super::super::store::{Deleted, Upserted};
+use super::{Listed, Page};
+use crate::cache::{CacheKey, CacheSettings, Entry, GroupCache, Tiers, VersionedCache};
+use crate::telemetry::Metrics;
+
+/// How old a card, a page or a count may be. The shop's documents allow 300 to 500 ms; it is also
+/// how long somebody may act on an older layout of a category.
+const MAX_AGE: Duration = Duration::from_millis(500);
+/// Memory for cards: some ten thousand of them, more than are hot within half a second.
+const CARD_BYTES: u64 = 32 << 20;
+/// About how many cards that is.
+const CARDS: usize = 16_384;
+/// Memory for first pages.
+const PAGE_BYTES: u64 = 16 << 20;
+/// About how many pages that is.
+const PAGES: usize = 1_024;
+/// Memory for what is known of categories.
+const MAP_BYTES: u64 = 8 << 20;
+/// About how many categories are looked at within half a second.
+const MAPS: usize = 256;
+
+/// The caches of the catalogue.
+pub struct CatalogCaches {
+    pub(super) cards: VersionedCache<ProductId, Product>,
+    pub(super) maps: GroupCache<MapKey, Option<CategoryMap>>,
+    pub(super) pages: GroupCache<PageKey, Page>,
+}
+
+impl CatalogCaches {
+    /// Caches on these tiers. `shop` tells the keys of this shop's data from those of others.
+    pub fn new(tiers: &Tiers, shop: &str, metrics: &Metrics) -> Self {
+        let settings = |name, capacity_bytes, expected_entries| CacheSettings {
+            name,
+            prefix: format!("vitrina:{shop}"),
+            max_age: MAX_AGE,
+            capacity_bytes,
+            expected_entries,
+        };
+        let (cards, pages) =
+            (settings("card", CARD_BYTES, CARDS), settings("page", PAGE_BYTES, PAGES));
+        let maps = settings("category", MAP_BYTES, MAPS);
+        Self {
+            cards: VersionedCache::new(tiers, &cards, weigh_card, metrics),
+            maps: GroupCache::new(tiers, &maps, weigh_map, metrics),
+            pages: GroupCache::new(tiers, &pages, weigh_page, metrics),
+        }
+    }
+
+    /// Takes over what was written.
+    pub(super) fn written(&self, written: &[Upserted]) {
+        for Upserted { product, category_before } in written {
+            let entry = Entry { version: product.version, value: Some(Arc::new(product.clone())) };
+            self.cards.put(product.id.clone(), entry);
+            self.changed(&product.category);
+            if let Some(before) = category_before.as_ref().filter(|b| **b != product.category) {
+                self.changed(before);
+            }
+        }
+    }
+
+    /// Takes over what was deleted.
+    pub(super) fn deleted(&self, deleted: &[Deleted]) {
+        for Deleted { id, category, version } in deleted {
+            self.cards.put(id.clone(), Entry { version: *version, value: None });
+            self.changed(category);
+        }
+    }
+
+    /// Forgets what is known of a category.
+    pub(super) fn changed(&self, category: &str) {
+        self.maps.invalidate(category);
+        self.pages.invalidate(category);
+    }
+}
+
+impl CacheKey for ProductId {
+    fn redis_key(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self.as_str())
+    }
+}
+
+/// A category has one map.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct MapKey;
+
+impl CacheKey for MapKey {
+    fn redis_key(&self) -> Cow<'_, str> {
+        Cow::Borrowed("map")
+    }
+}
+
+/// Tells the first pages of a category apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct PageKey {
+    sort: Sort,
+    range: PriceRange,
+    limit: usize,
+    from_end: bool,
+    with_cards: bool,
+}
+
+impl PageKey {
+    /// The key of a page that begins or ends its list; pages in the middle are not cached.
+    pub(super) fn of(query: &PageQuery, with_cards: bool) -> Option<Self> {
+        let PageQuery { sort, range, limit, from_end, .. } = *query;
+        let is_first = query.after.is_none() && query.before.is_none();
+        is_first.then_some(Self { sort, range, limit, from_end, with_cards })
+    }
+}
+
+impl CacheKey for PageKey {
+    fn redis_key(&self) -> Cow<'_, str> {
+        let Self { sort, range, limit, from_end, with_cards } = self;
+        Cow::Owned(format!(
+            "{sort:?}:{:?}:{:?}:{limit}:{from_end}:{with_cards}",
+            range.min, range.max
+        ))
+    }
+}
+
+fn weigh_card(product: &Product) -> usize {
+    let texts = product.name.len()
+        + product.description.as_ref().map_or(0, String::len)
+        + product.image_url.as_ref().map_or(0, String::len)
+        + product.attributes.iter().map(|a| a.name.len() + a.value.len() + 48).sum::<usize>();
+    size_of::<Product>() + texts
+}
+
+fn weigh_page(page: &Page) -> usize {
+    let entry = |entry: &Listed| match entry {
+        Listed::Row(row) => {
+            size_of::<Listed>() + row.name.len() + row.image_url.as_ref().map_or(0, String::len)
+        }
+        Listed::Card(card) => size_of::<Listed>() + weigh_card(card),
+    };
+    size_of::<Page>() + page.entries.iter().map(entry).sum::<usize>()
+}
+
+#[allow(clippy::ref_option)] // The cache hands out what it keeps.
+fn weigh_map(map: &Option<CategoryMap>) -> usize {
+    let buckets = map.as_ref().map_or(0, |map| map.buckets.len());
+    size_of::<CategoryMap>() + buckets * 32
+}
