@@ -49,12 +49,16 @@ const LAYOUT_TRUST: Duration = Duration::from_millis(500);
 /// How often it does so before it gives up.
 const LAYOUT_LOOKS: u32 = 4;
 /// A price bucket leaves the list only if it was last put there longer ago than any write takes.
-const LIST_MARGIN: Duration = Duration::from_secs(15);
+const LIST_MARGIN: Duration = Duration::from_secs(300);
+/// A write whose products followed their rows later than this sees that the rows are still there:
+/// a reader may have taken them for what a dead process left.
+const SETTLE: Duration = Duration::from_secs(10);
 
 /// The prepared statements of the catalogue.
 pub struct CatalogStatements {
     product: Statement,
     product_fresh: Statement,
+    product_whole: Statement,
     product_write: Statement,
     product_delete: Statement,
     scan: Statement,
@@ -72,6 +76,9 @@ impl CatalogStatements {
             product: statements.prepare("product_by_id", PRODUCT, Access::ReadOne, READ).await?,
             product_fresh: statements
                 .prepare("product_by_id", PRODUCT, Access::ReadQuorum, READ)
+                .await?,
+            product_whole: statements
+                .prepare("product_by_id", PRODUCT, Access::ReadAll, SCAN)
                 .await?,
             product_write: statements
                 .prepare(
@@ -182,7 +189,11 @@ impl CatalogStatements {
         now: Timestamp,
     ) -> Result<Vec<Upserted>, StoreError> {
         let ids: Vec<_> = drafts.iter().map(|draft| draft.id.clone()).collect();
+        let asked = Instant::now();
         let _alone = self.lock(&ids).await;
+        // A version tells how old a write is: the wait for others does not count.
+        let now = now.after(asked.elapsed());
+        let locked = Instant::now();
         let before = self.read_many(&self.product_fresh, &ids).await?;
         let products: Vec<_> = drafts
             .into_iter()
@@ -203,8 +214,12 @@ impl CatalogStatements {
         let changes: Vec<_> = changes
             .map(|((before, after), _)| (before.product.as_ref(), Some(after), after.version))
             .collect();
-        self.follow(&layouts, &changes).await?;
+        let followed = self.follow(&layouts, &changes).await;
+        if locked.elapsed() > SETTLE {
+            self.mend_all(&ids, now.after(locked.elapsed())).await?;
+        }
         written.into_iter().collect::<Result<(), _>>()?;
+        followed?;
         let category_before = before.iter().map(|before| before.category().cloned());
         let upserted = products.into_iter().zip(category_before);
         Ok(upserted
@@ -221,9 +236,9 @@ impl CatalogStatements {
         let left = before.iter().filter_map(|before| before.category().cloned());
         let names = products.iter().map(|product| product.category.clone()).chain(left);
         let names: Vec<_> = names.collect();
+        let mut read_at = Instant::now();
         let mut layouts = self.categories.layouts(names.clone()).await?;
         for _ in 0..LAYOUT_LOOKS {
-            let read_at = Instant::now();
             let mut lists: BTreeMap<(&str, i64), i64> = BTreeMap::new();
             let mut puts = Vec::with_capacity(products.len());
             for product in products {
@@ -254,6 +269,7 @@ impl CatalogStatements {
                 return Ok(layouts);
             }
             // It took long: a split may have begun that does not know of these rows.
+            read_at = Instant::now();
             let again = self.categories.layouts(names.clone()).await?;
             let is_same = again == layouts;
             layouts = again;
@@ -308,9 +324,11 @@ impl CatalogStatements {
                 self.rows.take_all(&before.category, changes, &before.id, *version)
             })
             .collect();
-        stream::iter(takes).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+        let taken: Vec<_> = stream::iter(takes).buffer_unordered(CONCURRENCY).collect().await;
         fault::point("upsert.taken");
-        self.categories.count(&deltas).await
+        // A row that could not be taken away is not served; what was written is counted.
+        self.categories.count(&deltas).await?;
+        taken.into_iter().collect()
     }
 
     async fn delete_all(
@@ -318,7 +336,9 @@ impl CatalogStatements {
         ids: Vec<ProductId>,
         now: Timestamp,
     ) -> Result<Vec<Deleted>, StoreError> {
+        let asked = Instant::now();
         let _alone = self.lock(&ids).await;
+        let now = now.after(asked.elapsed());
         let before = self.read_many(&self.product_fresh, &ids).await?;
         let there: Vec<_> = before
             .iter()
@@ -333,8 +353,9 @@ impl CatalogStatements {
         let changes = there.iter().zip(&done).filter(|(_, done)| done.is_ok());
         let changes: Vec<_> =
             changes.map(|((product, version), _)| (Some(*product), None, *version)).collect();
-        self.follow(&layouts, &changes).await?;
+        let followed = self.follow(&layouts, &changes).await;
         done.into_iter().collect::<Result<(), _>>()?;
+        followed?;
         let gone = there.into_iter().map(|(product, version)| Deleted {
             id: product.id.clone(),
             category: product.category.clone(),
@@ -364,7 +385,7 @@ impl CatalogStatements {
             }
             // Newer than what stands there, or was taken away from there.
             let newest = found.map_or(row.version, |found| row.version.max(found.version));
-            let row = CardRow { version: newest + 1, ..row.clone() };
+            let row = CardRow { version: now.micros().max(newest + 1), ..row.clone() };
             self.rows.put(name, bucket, &row, row.version, false).await?;
             mended += 1;
         }
@@ -560,7 +581,7 @@ impl CatalogStore for CassandraStore {
             targets.entry(bucket_at(from.model, level, row.price, &row.id)).or_default().push(row);
         }
         for (bucket, rows) in targets {
-            // What writers have put there since the split began needs no copy, nor a count.
+            // What writers have put there since the split began is counted already.
             let (Some(first), Some(last)) = (rows.first(), rows.last()) else { continue };
             let mut span =
                 Span::of_prices(PriceRange { min: Some(first.price), max: Some(last.price) });
@@ -568,30 +589,31 @@ impl CatalogStore for CassandraStore {
             loop {
                 let slice =
                     Slice { bucket, span: span.clone(), descending: false, limit: rows.len() };
-                let found = catalog.rows.slices(category, &[slice], Care::Fresh).await?;
+                let found = catalog.rows.slices(category, &[slice], Care::Whole).await?;
                 let found = found.into_iter().next().unwrap_or_default();
                 let is_last = found.len() < rows.len();
                 if let Some(last) = found.last() {
                     span.lower = last.position();
                 }
-                there.extend(found.into_iter().map(|row| row.id));
+                there.extend(found.iter().map(CardRow::position));
                 if is_last {
                     break;
                 }
             }
-            let missing: Vec<_> = rows.into_iter().filter(|row| !there.contains(&row.id)).collect();
-            let newest = missing.iter().map(|row| row.version).max();
+            let missing = rows.iter().filter(|row| !there.contains(&row.position())).count();
+            let newest = rows.iter().map(|row| row.version).max();
             if let (Model::Price, Some(newest)) = (bucket.model, newest) {
                 catalog.rows.list(category, bucket.number, newest).await?;
             }
-            let count = i64::try_from(missing.len()).unwrap_or(i64::MAX);
-            let puts: Vec<_> = missing
+            // Those that are there as well: perhaps not on every replica.
+            let puts: Vec<_> = rows
                 .into_iter()
                 .map(|row| catalog.rows.put(category, bucket, row, row.version, true))
                 .collect();
             stream::iter(puts).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
-            if count > 0 {
-                catalog.categories.count_rows(category, bucket, count).await?;
+            if missing > 0 {
+                let missing = i64::try_from(missing).unwrap_or(i64::MAX);
+                catalog.categories.count_rows(category, bucket, missing).await?;
             }
         }
         Ok(())
@@ -616,7 +638,7 @@ impl CatalogStore for CassandraStore {
     ) -> Result<(), StoreError> {
         let span = Span::of_prices(PriceRange::default());
         let slice = Slice { bucket, span, descending: false, limit: 1 };
-        let rows = self.catalog.rows.slices(category, &[slice], Care::Fresh).await?;
+        let rows = self.catalog.rows.slices(category, &[slice], Care::Whole).await?;
         if rows.iter().all(Vec::is_empty) {
             let margin = i64::try_from(LIST_MARGIN.as_micros()).unwrap_or(i64::MAX);
             self.catalog.rows.unlist(category, bucket.number, now.micros() - margin).await?;
@@ -641,7 +663,8 @@ impl CatalogStore for CassandraStore {
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let catalog = &self.catalog;
-        let product = catalog.read(&catalog.product_fresh, &row.id).await?.product;
+        // Everywhere: what is only late in this data centre must not be taken for lost.
+        let product = catalog.read(&catalog.product_whole, &row.id).await?.product;
         if row.agrees(category, product.as_ref()) {
             return Ok(false);
         }

@@ -17,7 +17,7 @@ use crate::error::{Error, UserError};
 use crate::graphql::{
     ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject, MoneyInput, write_object,
 };
-use crate::money::Money;
+use crate::money::{Currency, Money};
 use crate::page::PageArgs;
 use pages::ProductsArgs;
 pub use pages::{PageInfo, PriceRangeInput, ProductConnection, ProductEdge, ProductSort};
@@ -220,10 +220,12 @@ impl CategoryNode {
         after: Option<String>,
         last: Option<i32>,
         before: Option<String>,
-        #[graphql(default_with = "ProductSort::PriceAsc")] sort: ProductSort,
+        #[graphql(default_with = "Some(ProductSort::PriceAsc)")] sort: Option<ProductSort>,
         price: Option<PriceRangeInput>,
     ) -> Result<ProductConnection> {
         let page = PageArgs::check(first, after, last, before)?;
+        // A variable that was not given comes as null.
+        let sort = sort.unwrap_or(ProductSort::PriceAsc);
         pages::products(ctx, &self.name, ProductsArgs { page, sort, price }).await
     }
 
@@ -355,7 +357,7 @@ impl From<ProductInput> for RawProduct {
             description: input.description,
             category: input.category,
             amount: input.price.amount.exact(),
-            currency: input.price.currency_code,
+            currency: input.price.currency_code.unwrap_or_else(|| Currency::RUB.to_string()),
             attributes: attributes.map(|a| Attribute { name: a.name, value: a.value }).collect(),
             image_url: input.image_url,
         }

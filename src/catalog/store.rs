@@ -16,8 +16,10 @@ use crate::storage::StoreError;
 pub enum Care {
     /// May be a moment old.
     Usual,
-    /// Sees everything that was acknowledged.
+    /// Sees everything that was acknowledged here.
     Fresh,
+    /// Sees everything that was acknowledged anywhere; fails when a part of the store is away.
+    Whole,
 }
 
 /// Part of the way through all products: see [`CatalogStore::scan_products`].

@@ -16,6 +16,7 @@ use crate::catalog::service::check::check;
 use crate::catalog::service::export::{Progress, walk};
 use crate::catalog::service::split::{SplitOutcome, Splitter};
 use crate::clock::SystemClock;
+use crate::fault;
 use crate::storage::{self, Store};
 use crate::telemetry::Metrics;
 
@@ -220,7 +221,7 @@ pub(super) async fn export(args: ExportArgs) -> Result<(), Failure> {
     };
     let bar = bar(map.product_count, "products");
     let mut target = match &args.out {
-        Some(path) => Target::file(path)?,
+        Some(path) => Target::file(path, &args.name)?,
         None => Target::Stdout(io::BufWriter::new(io::stdout())),
     };
     let resumed = target.progress();
@@ -273,6 +274,7 @@ impl<'a> From<&'a Product> for Line<'a> {
 /// How far an export into a file has come.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 struct Resumed {
+    category: String,
     progress: Progress,
     /// Bytes of the unfinished file that belong to it.
     bytes: u64,
@@ -292,11 +294,16 @@ impl Target {
         name.into()
     }
 
-    fn file(out: &Path) -> Result<Self, Failure> {
+    fn file(out: &Path, category: &str) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::Other(format!("{}: {error}", out.display()));
+        let length = std::fs::metadata(Self::beside(out, ".partial")).map_or(0, |file| file.len());
         let progress = std::fs::read(Self::beside(out, ".progress"));
-        let resumed: Resumed =
-            progress.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        let resumed: Resumed = progress
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            // Another export, or one whose lines are lost, begins anew.
+            .filter(|found: &Resumed| found.category == category && found.bytes <= length)
+            .unwrap_or_else(|| Resumed { category: category.to_owned(), ..Resumed::default() });
         let mut partial = std::fs::OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -335,6 +342,8 @@ impl Target {
             Self::File { out, partial, resumed } => {
                 let mut note = || {
                     partial.write_all(&lines)?;
+                    // The lines first, then the note that they are there.
+                    partial.sync_data()?;
                     resumed.bytes += lines.len() as u64;
                     resumed.products = count;
                     resumed.progress = progress.clone();
@@ -344,7 +353,9 @@ impl Target {
                     std::fs::write(&next, serde_json::to_vec(resumed)?)?;
                     std::fs::rename(next, path)
                 };
-                note().map_err(|error| Failure::Other(format!("{}: {error}", out.display())))
+                note().map_err(|error| Failure::Other(format!("{}: {error}", out.display())))?;
+                fault::point("export.step");
+                Ok(())
             }
         }
     }
@@ -357,8 +368,12 @@ impl Target {
             Self::File { out, partial, .. } => {
                 let finish = || {
                     partial.sync_all()?;
-                    std::fs::rename(Self::beside(&out, ".partial"), &out)?;
-                    std::fs::remove_file(Self::beside(&out, ".progress")).or(Ok(()))
+                    // Before the file is in its place: a note without its lines must not be left.
+                    match std::fs::remove_file(Self::beside(&out, ".progress")) {
+                        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                        _ => {}
+                    }
+                    std::fs::rename(Self::beside(&out, ".partial"), &out)
                 };
                 finish().map_err(|error: io::Error| {
                     Failure::Other(format!("{}: {error}", out.display()))

@@ -10,6 +10,10 @@ use super::index::{FieldInfo, SchemaIndex};
 
 /// How long a page is if the client does not say.
 const DEFAULT_PAGE: u64 = 20;
+/// What a page costs beside its entries: it reads several parts of the store, however short it is.
+const PAGE_COST: u64 = 20;
+/// What a look beyond the end of a page costs.
+const PROBE_COST: u64 = 10;
 /// How long a list without a bound of its own is taken to be.
 const ASSUMED_LIST: u64 = 10;
 
@@ -61,12 +65,14 @@ impl Walk<'_> {
         let info = self.index.field(parent, &field.name.node);
         let selection = &field.selection_set.node;
         if selection.items.is_empty() {
-            return 1;
+            let is_probe = parent == "PageInfo" && field.name.node.starts_with("has");
+            return if is_probe { PROBE_COST } else { 1 };
         }
         // Types that the index does not know are introspection's; its lists are the schema's own.
         let Some(info) = info else { return self.selection("", selection).saturating_add(1) };
         let inside = self.selection(&info.output, selection);
-        inside.saturating_mul(self.length(parent, info, field)).saturating_add(1)
+        let own = if info.is_page { PAGE_COST } else { 1 };
+        inside.saturating_mul(self.length(parent, info, field)).saturating_add(own)
     }
 
     fn length(&mut self, parent: &str, info: &FieldInfo, field: &Field) -> u64 {

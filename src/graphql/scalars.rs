@@ -123,6 +123,6 @@ pub struct MoneyInput {
     /// How much, with at most 2 fraction digits.
     pub amount: DecimalScalar,
     /// The currency as a code of ISO 4217.
-    #[graphql(default = "RUB")]
-    pub currency_code: String,
+    #[graphql(default_with = "Some(\"RUB\".to_owned())")]
+    pub currency_code: Option<String>,
 }

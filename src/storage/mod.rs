@@ -128,15 +128,15 @@ pub async fn open(
         StoreConfig::Embedded { dir } => {
             let dir = dir.clone();
             // Recovery reads files; it may take a while after a crash.
-            tokio::task::spawn_blocking(move || {
-                embedded::EmbeddedStore::open(&dir, clock, metrics)
-                    .map(|store| Arc::new(store) as Arc<dyn Store>)
-            })
-            .await
-            .unwrap_or_else(|_| {
-                let cause = "the thread that opens it has ended".to_owned();
-                Err(OpenError::Broken { dir: "the store".to_owned(), cause })
-            })
+            let path = dir.display().to_string();
+            let broken = |cause: String| OpenError::Broken { dir: path, cause };
+            let opening = move || embedded::EmbeddedStore::open(&dir, clock, metrics);
+            let store = match tokio::task::spawn_blocking(opening).await {
+                Ok(opened) => opened?,
+                Err(_) => return Err(broken("the thread that opens it has ended".to_owned())),
+            };
+            store.upgrade().await.map_err(|error| broken(error.to_string()))?;
+            Ok(Arc::new(store))
         }
         StoreConfig::Cassandra(config) => {
             let store = cassandra::patiently(config, async || {

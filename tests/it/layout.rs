@@ -50,41 +50,58 @@ fn every_domain_has_the_same_files() {
     }
 }
 
+/// A file of a domain and what it was cut into: `model.rs`, `model/*.rs`.
+fn part_of(domain: &str, part: &str) -> Vec<PathBuf> {
+    let file = root().join(format!("src/{domain}/{part}.rs"));
+    let folder = root().join(format!("src/{domain}/{part}"));
+    let mut files = vec![file];
+    if folder.exists() {
+        files.extend(sources(&folder).into_iter().map(|(path, _)| path));
+    }
+    files
+}
+
+fn assert_parts_free_of(part: &str, forbidden: &[&str]) {
+    for domain in DOMAINS {
+        for file in part_of(domain, part) {
+            assert_free_of(&file, forbidden);
+        }
+    }
+}
+
 #[test]
 fn models_do_no_io() {
-    for domain in DOMAINS {
-        let forbidden = ["tokio", "std::fs", "std::net", "scylla", "fjall", "redis", "async fn"];
-        assert_free_of(&root().join(format!("src/{domain}/model.rs")), &forbidden);
-    }
+    let forbidden = ["tokio", "std::fs", "std::net", "scylla", "fjall", "redis", "async fn"];
+    assert_parts_free_of("model", &forbidden);
 }
 
 #[test]
 fn resolvers_name_no_driver_and_no_store() {
-    for domain in DOMAINS {
-        let forbidden = ["scylla", "fjall", "redis", "crate::storage", "super::store"];
-        assert_free_of(&root().join(format!("src/{domain}/graphql.rs")), &forbidden);
-    }
+    let forbidden = ["scylla", "fjall", "redis", "crate::storage", "super::store"];
+    assert_parts_free_of("graphql", &forbidden);
 }
 
 #[test]
 fn services_know_no_graphql() {
-    for domain in DOMAINS {
-        let forbidden = ["async_graphql", "crate::graphql", "axum", "scylla", "fjall"];
-        assert_free_of(&root().join(format!("src/{domain}/service.rs")), &forbidden);
-    }
+    let forbidden = ["async_graphql", "crate::graphql", "axum", "scylla", "fjall"];
+    assert_parts_free_of("service", &forbidden);
 }
 
 #[test]
 fn stores_know_no_graphql_no_cache_and_no_http() {
-    let mut files: Vec<PathBuf> =
-        sources(&root().join("src/storage")).into_iter().map(|(path, _)| path).collect();
-    for domain in DOMAINS {
-        for file in ["store", "embedded", "cassandra"] {
-            files.push(root().join(format!("src/{domain}/{file}.rs")));
-        }
+    let forbidden = ["async_graphql", "axum", "crate::graphql", "crate::cache"];
+    for (path, _) in sources(&root().join("src/storage")) {
+        assert_free_of(&path, &forbidden);
     }
-    for file in files {
-        assert_free_of(&file, &["async_graphql", "axum", "crate::graphql", "crate::cache"]);
+    for part in ["store", "embedded", "cassandra"] {
+        assert_parts_free_of(part, &forbidden);
+    }
+}
+
+#[test]
+fn caches_know_no_domain_and_no_store() {
+    for (path, _) in sources(&root().join("src/cache")) {
+        assert_free_of(&path, &["crate::catalog", "crate::storage", "crate::graphql", "axum"]);
     }
 }
 
@@ -99,6 +116,9 @@ fn only_a_store_names_its_driver() {
         }
         if !relative.contains("embedded") {
             assert!(!code.contains("fjall::"), "{relative} names the embedded engine");
+        }
+        if !relative.contains("cache") {
+            assert!(!code.contains("redis::"), "{relative} names the Redis driver");
         }
     }
 }

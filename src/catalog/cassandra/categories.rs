@@ -76,7 +76,7 @@ impl CategoryStatements {
             .await?,
             count: count(
                 "SELECT product_count FROM ks.category_product_count WHERE category = ?",
-                Access::ReadOne,
+                Access::ReadQuorum,
             )
             .await?,
             count_add: count(
@@ -87,7 +87,7 @@ impl CategoryStatements {
             .await?,
             rows: rows(
                 "SELECT model, bucket, row_count FROM ks.category_bucket_count WHERE category = ?",
-                Access::ReadOne,
+                Access::ReadQuorum,
             )
             .await?,
             rows_add: rows(

@@ -36,6 +36,8 @@ struct ModelStatements {
     descending: Statement,
     ascending_fresh: Statement,
     descending_fresh: Statement,
+    ascending_whole: Statement,
+    descending_whole: Statement,
     row: Statement,
     put: Statement,
     put_everywhere: Statement,
@@ -86,6 +88,8 @@ macro_rules! model_statements {
             descending: one(slice!("DESC"), Access::ReadOne, READ).await?,
             ascending_fresh: one(slice!("ASC"), Access::ReadQuorum, READ).await?,
             descending_fresh: one(slice!("DESC"), Access::ReadQuorum, READ).await?,
+            ascending_whole: one(slice!("ASC"), Access::ReadAll, PATIENT).await?,
+            descending_whole: one(slice!("DESC"), Access::ReadAll, PATIENT).await?,
             row: one(
                 concat!(
                     "SELECT price, product_id, name, image_url, currency, version FROM ks.",
@@ -217,6 +221,8 @@ impl RowStatements {
             (Care::Usual, true) => &model.descending,
             (Care::Fresh, false) => &model.ascending_fresh,
             (Care::Fresh, true) => &model.descending_fresh,
+            (Care::Whole, false) => &model.ascending_whole,
+            (Care::Whole, true) => &model.descending_whole,
         };
         let (lower, upper) = (&slice.span.lower, &slice.span.upper);
         let limit = i32::try_from(slice.limit).unwrap_or(i32::MAX);
@@ -272,9 +278,7 @@ impl RowStatements {
             row.version,
             timestamp,
         );
-        statement.run(values).await?;
-        fault::point("upsert.row");
-        Ok(())
+        statement.run(values).await.map(drop)
     }
 
     /// Takes away a row that was written at `timestamp` or before.
@@ -286,9 +290,7 @@ impl RowStatements {
         timestamp: i64,
     ) -> Result<(), StoreError> {
         let values = (timestamp, category, bucket.number, to_cql(amount(price)), id.as_str());
-        self.of(bucket.model).take.run(values).await?;
-        fault::point("upsert.take");
-        Ok(())
+        self.of(bucket.model).take.run(values).await.map(drop)
     }
 
     /// Puts the rows of a product where `changes` says.
@@ -298,7 +300,11 @@ impl RowStatements {
         changes: &RowChanges,
         row: &CardRow,
     ) -> Result<(), StoreError> {
-        let put = |&bucket| self.put(category, bucket, row, row.version, false);
+        let put = async |&bucket| {
+            self.put(category, bucket, row, row.version, false).await?;
+            fault::point("upsert.row");
+            Ok(())
+        };
         try_join_all(changes.put.iter().map(put)).await.map(drop)
     }
 
@@ -310,7 +316,11 @@ impl RowStatements {
         id: &ProductId,
         version: i64,
     ) -> Result<(), StoreError> {
-        let take = |&(bucket, price)| self.take(category, bucket, (price, id), version);
+        let take = async |&(bucket, price)| {
+            self.take(category, bucket, (price, id), version).await?;
+            fault::point("upsert.take");
+            Ok(())
+        };
         try_join_all(changes.take.iter().map(take)).await.map(drop)
     }
 

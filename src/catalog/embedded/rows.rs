@@ -22,8 +22,9 @@ pub(super) const COUNTS: &str = "category_bucket_count";
 
 /// Rows that are taken away at once when a bucket goes.
 const DROP_STEP: usize = 1_000;
-/// Most buckets of a category: all hash buckets, and price buckets of two depths.
-const MAX_BUCKETS: usize = (1 << (MAX_LEVEL + 1)) + 2 * MAX_PRICE_BUCKETS;
+/// Most buckets of a category that are looked at: all hash buckets, and price buckets of two depths
+/// of which the finer one has twice as many.
+const MAX_BUCKETS: usize = (1 << (MAX_LEVEL + 1)) + 3 * MAX_PRICE_BUCKETS;
 
 /// The name of a read model's table.
 pub(super) fn name_of(model: Model) -> &'static str {

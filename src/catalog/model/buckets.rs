@@ -24,7 +24,8 @@ const PRICE_BITS: u8 = 44;
 const FIRST_DEPTH: u8 = 24;
 /// The finest price buckets: a single price each.
 pub const MAX_DEPTH: u8 = PRICE_BITS;
-/// Most price buckets a category may have: their list is one small partition.
+/// Price buckets up to which a category is split by price, and pages read from them: their list is
+/// one small partition.
 pub const MAX_PRICE_BUCKETS: usize = 4_096;
 /// Rows beyond which a bucket is split.
 pub const SPLIT_ROWS: u64 = 20_000;

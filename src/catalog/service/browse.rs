@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::super::model::browse::{CardRow, CategoryMap, Position, Slice, Span, in_scan_order};
-use super::super::model::buckets::{Bucket, Model, hash_bucket, price_span};
+use super::super::model::buckets::{Bucket, MAX_PRICE_BUCKETS, Model, hash_bucket, price_span};
 use super::super::store::Care;
 use crate::storage::{Store, StoreError};
 
@@ -23,9 +23,13 @@ pub struct PageReads {
     pub rows: u32,
 }
 
-/// The read model that needs fewer partitions for `wanted` rows of a span, and how many.
+/// The read model that needs fewer partitions for `wanted` rows of a span.
 pub(super) fn plan(map: &CategoryMap, span: &Span, descending: bool, wanted: usize) -> Model {
     let by_hash = 1_usize << map.layout.hash.level;
+    if map.price_buckets().nth(MAX_PRICE_BUCKETS).is_some() {
+        // Prices as far apart as these make a list that is not worth reading.
+        return Model::Hash;
+    }
     let mut by_price = 0;
     let mut rows = 0;
     for (bucket, count) in price_walk(map, span, descending) {

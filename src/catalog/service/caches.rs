@@ -12,9 +12,9 @@ use super::{Listed, Page};
 use crate::cache::{CacheKey, CacheSettings, Entry, GroupCache, Tiers, VersionedCache};
 use crate::telemetry::Metrics;
 
-/// How old a card, a page or a count may be. The shop's documents allow 300 to 500 ms; it is also
-/// how long somebody may act on an older layout of a category.
-const MAX_AGE: Duration = Duration::from_millis(500);
+/// How old a card, a page or a map may be. A page is made of cards and a map that are cached
+/// themselves: what is shown is half a second old at the most, as the shop's documents allow.
+const MAX_AGE: Duration = Duration::from_millis(250);
 /// Memory for cards: some ten thousand of them, more than are hot within half a second.
 const CARD_BYTES: u64 = 32 << 20;
 /// About how many cards that is.

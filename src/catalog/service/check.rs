@@ -15,6 +15,8 @@ use crate::storage::{Store, StoreError};
 
 /// Parts of the products that are walked at once.
 const PARTS: u32 = 16;
+/// Times that a category is counted until nothing has changed meanwhile.
+const MAX_COUNTS: u32 = 3;
 /// Products whose rows are looked at in one call …
 const AT_ONCE: usize = 32;
 /// … and calls of one part at a time.
@@ -111,29 +113,32 @@ async fn check_category(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<CheckReport, StoreError> {
     let mut report = CheckReport::default();
-    let Some(map) = store.category_map(name).await? else { return Ok(report) };
-    let mut counted = Counted::default();
-    for bucket in all_buckets(&map) {
-        let (found, sound) = check_bucket(store, clock, name, (&map, bucket), progress).await?;
-        report.add(found);
-        if sound.rows > 0 {
-            counted.rows.insert(bucket, sound.rows);
+    for _ in 0..MAX_COUNTS {
+        let Some(map) = store.category_map(name).await? else { return Ok(report) };
+        let mut counted = Counted::default();
+        let mut found = CheckReport::default();
+        for bucket in all_buckets(&map) {
+            let (more, sound) = check_bucket(store, clock, name, (&map, bucket), progress).await?;
+            found.add(more);
+            if sound.rows > 0 {
+                counted.rows.insert(bucket, sound.rows);
+            }
+            counted.products += sound.products;
         }
-        counted.products += sound.products;
-    }
-    let kept: BTreeMap<Bucket, u64> =
-        map.buckets.iter().copied().filter(|(_, rows)| *rows > 0).collect();
-    let is_right = kept == counted.rows && map.product_count == counted.products;
-    if !is_right {
-        // What was removed above has changed the counts as well.
-        let now = store.category_map(name).await?.unwrap_or(map.clone());
-        let is_quiet = now.layout == map.layout && (report.ghosts > 0 || now == map);
-        if is_quiet && store.mend_counts(name, &now, &counted).await? {
+        report.ghosts += found.ghosts;
+        (report.rows, report.in_work) = (found.rows, found.in_work);
+        let kept: BTreeMap<Bucket, u64> =
+            map.buckets.iter().copied().filter(|(_, rows)| *rows > 0).collect();
+        if kept == counted.rows && map.product_count == counted.products {
+            return Ok(report);
+        }
+        // Only if nothing has changed since, what was found included, is the difference a fault.
+        if store.mend_counts(name, &map, &counted).await? {
             report.counts_mended += 1;
-        } else {
-            report.counts_busy += 1;
+            return Ok(report);
         }
     }
+    report.counts_busy += 1;
     Ok(report)
 }
 

@@ -7,7 +7,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
 use super::super::model::browse::{CardRow, Position, PriceRange, Slice, Span};
-use super::super::model::buckets::{Bucket, MAX_LEVEL, Model, hash_bucket};
+use super::super::model::buckets::{Bucket, MAX_LEVEL, Model, Phase, hash_bucket};
 use super::super::model::{MAX_LOOKUP, Product};
 use super::super::store::Care;
 use crate::storage::{Store, StoreError};
@@ -39,29 +39,42 @@ impl Progress {
 }
 
 /// Walks a category from where `progress` says. `found` gets the products of a step together with
-/// the progress after it, one step at a time.
+/// the progress after it, one step at a time. Every product that is there all along comes once; one
+/// whose price changes meanwhile comes at its old place, its new one, both or neither.
 pub async fn walk<E: From<StoreError>>(
     store: &Arc<dyn Store>,
     category: &str,
-    progress: Progress,
+    mut progress: Progress,
     mut found: impl FnMut(Vec<Product>, &Progress) -> Result<(), E>,
 ) -> Result<(), E> {
-    let Some(map) = store.category_map(category).await? else { return Ok(()) };
-    let level = map.layout.hash.level.min(MAX_LEVEL);
-    let mut progress = progress.at_level(level);
-    let open = (0..1_i64 << level).filter(|bucket| progress.buckets.get(bucket) != Some(&None));
-    let buckets: Vec<_> = open
-        .map(|bucket| {
-            let at = progress.buckets.get(&bucket).cloned().flatten();
-            steps(store.clone(), category.to_owned(), level, bucket, at).boxed()
-        })
-        .collect();
-    let mut steps = stream::iter(buckets).flatten_unordered(BUCKETS_AT_ONCE);
-    while let Some(step) = steps.try_next().await? {
-        progress.buckets.insert(step.bucket, step.at);
-        found(step.products, &progress)?;
+    // Each time round the category has been split, so there are few.
+    for _ in 0..=MAX_LEVEL {
+        let Some(map) = store.category_map(category).await? else { return Ok(()) };
+        let level = map.layout.hash.level.min(MAX_LEVEL);
+        progress = progress.at_level(level);
+        let open = (0..1_i64 << level).filter(|bucket| progress.buckets.get(bucket) != Some(&None));
+        let buckets: Vec<_> = open
+            .map(|bucket| {
+                let at = progress.buckets.get(&bucket).cloned().flatten();
+                steps(store.clone(), category.to_owned(), level, bucket, at).boxed()
+            })
+            .collect();
+        let mut steps = stream::iter(buckets).flatten_unordered(BUCKETS_AT_ONCE);
+        let mut was_split = false;
+        while let Some(step) = steps.try_next().await? {
+            let Some(step) = step else {
+                was_split = true;
+                break;
+            };
+            progress.buckets.insert(step.bucket, step.at);
+            found(step.products, &progress)?;
+        }
+        if !was_split {
+            return Ok(());
+        }
     }
-    Ok(())
+    let cause = "the category was split again and again".to_owned();
+    Err(StoreError::Unavailable { call: "walk", cause }.into())
 }
 
 struct Step {
@@ -70,14 +83,14 @@ struct Step {
     at: Option<(i64, String)>,
 }
 
-/// The steps through one bucket.
+/// The steps through one bucket; `None` where the level is no longer the one that is read.
 fn steps(
     store: Arc<dyn Store>,
     category: String,
     level: u8,
     number: i64,
     at: Option<(i64, String)>,
-) -> impl futures_util::Stream<Item = Result<Step, StoreError>> {
+) -> impl futures_util::Stream<Item = Result<Option<Step>, StoreError>> {
     let mut span = Span::of_prices(PriceRange::default());
     if let Some((price, id)) = at {
         span.lower = Position { price, id: id.into() };
@@ -88,8 +101,12 @@ fn steps(
             let Some(mut span) = span else { return Ok(None) };
             let bucket = Bucket { model: Model::Hash, number };
             let slice = Slice { bucket, span: span.clone(), descending: false, limit: MAX_LOOKUP };
-            let rows = store.read_slices(&category, vec![slice], Care::Usual).await?;
+            let rows = store.read_slices(&category, vec![slice], Care::Fresh).await?;
             let rows = rows.into_iter().next().unwrap_or_default();
+            // Looked at after the rows: what was taken away before is noticed.
+            if !is_read(store.as_ref(), &category, level).await? {
+                return Ok(Some((None, None)));
+            }
             let has_ended = rows.len() < MAX_LOOKUP;
             let last = rows.last().map(CardRow::position);
             let is_here = |row: &CardRow| hash_bucket(&row.id, level) == number;
@@ -106,9 +123,17 @@ fn steps(
                 span.lower = last;
             }
             let next = (!has_ended).then_some(span);
-            Ok(Some((Step { bucket: number, products, at }, next)))
+            Ok(Some((Some(Step { bucket: number, products, at }), next)))
         }
     })
+}
+
+/// Whether the hash buckets of a level have all rows.
+async fn is_read(store: &dyn Store, category: &str, level: u8) -> Result<bool, StoreError> {
+    let Some(map) = store.category_map(category).await? else { return Ok(true) };
+    let axis = map.layout.hash;
+    // While it drains, the level before is still written.
+    Ok(axis.level == level || (axis.level == level + 1 && axis.phase == Phase::Draining))
 }
 
 #[cfg(test)]

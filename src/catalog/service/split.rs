@@ -5,8 +5,8 @@
 //! whose process died goes on where it stopped, in this process or another. A lease keeps two from
 //! working on the same one; were they to overlap, each step could be done twice without harm.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::super::model::browse::{CardRow, PriceRange, Slice, Span};
 use super::super::model::buckets::{
@@ -63,12 +63,16 @@ impl Splitter {
             return Ok(SplitOutcome::Nothing);
         }
         let lease = format!("split:{category}");
-        if !self.store.take_lease(&lease, self.holder, LEASE).await? {
+        if !self.store.take_lease(&lease, self.holder, fault::hurried(LEASE)).await? {
             return Ok(SplitOutcome::Busy);
         }
-        let run = Run { splitter: self, lease: &lease, category, model };
-        let outcome = run.to_the_end().await;
-        self.store.give_up_lease(&lease, self.holder).await?;
+        let seen = *map.layout.axis(model);
+        let renewed = Mutex::new(Instant::now());
+        let run = Run { splitter: self, lease: &lease, category, model, renewed };
+        let outcome = run.to_the_end(seen).await;
+        if let Err(error) = self.store.give_up_lease(&lease, self.holder).await {
+            tracing::warn!(%error, "a lease was not given back; it runs out by itself");
+        }
         outcome
     }
 
@@ -127,10 +131,13 @@ struct Run<'a> {
     lease: &'a str,
     category: &'a str,
     model: Model,
+    /// When the lease was last renewed.
+    renewed: Mutex<Instant>,
 }
 
 impl Run<'_> {
-    async fn to_the_end(&self) -> Result<SplitOutcome, StoreError> {
+    /// Takes the model from `seen`, as it was before the lease, to the next level.
+    async fn to_the_end(&self, seen: Axis) -> Result<SplitOutcome, StoreError> {
         let mut has_begun = false;
         let mut conflicts = 0;
         while conflicts < MAX_CONFLICTS {
@@ -138,8 +145,18 @@ impl Run<'_> {
                 return Ok(SplitOutcome::Nothing);
             };
             let axis = *map.layout.axis(self.model);
+            if axis.phase == Phase::Stable && (has_begun || axis != seen) {
+                // Done: by this run, or by another one since it was looked at.
+                return Ok(SplitOutcome::Done);
+            }
+            if axis.phase != Phase::Stable && !has_begun {
+                // Somebody else's: written once more, so that whoever reads after the pause has
+                // seen this phase, also if the answer to its beginning was lost.
+                has_begun = true;
+                conflicts += u32::from(!self.advance(map.layout, axis).await?);
+                continue;
+            }
             let worked = match axis.phase {
-                Phase::Stable if has_begun => return Ok(SplitOutcome::Done),
                 Phase::Stable => Some(map.layout),
                 // Nobody acts on the phase before this one any more when the pause is over.
                 _ if !self.pause().await? => None,
@@ -149,9 +166,7 @@ impl Run<'_> {
             };
             let Some(layout) = worked else { return Ok(SplitOutcome::Busy) };
             has_begun = true;
-            if !self.advance(layout, after(axis)).await? {
-                conflicts += 1;
-            }
+            conflicts += u32::from(!self.advance(layout, after(axis)).await?);
         }
         Ok(SplitOutcome::Busy)
     }
@@ -181,13 +196,19 @@ impl Run<'_> {
         Ok(changed)
     }
 
-    /// Renews the lease; `false` if another process has it now.
+    /// Renews the lease where it is time; `false` if another process has it now.
     async fn renew(&self) -> Result<bool, StoreError> {
-        self.store().take_lease(self.lease, self.splitter.holder, LEASE).await
+        let life = fault::hurried(LEASE);
+        let renewed = || self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        if renewed().elapsed() < life / 3 {
+            return Ok(true);
+        }
+        *renewed() = Instant::now();
+        self.store().take_lease(self.lease, self.splitter.holder, life).await
     }
 
     async fn pause(&self) -> Result<bool, StoreError> {
-        tokio::time::sleep(self.splitter.grace).await;
+        tokio::time::sleep(fault::hurried(self.splitter.grace)).await;
         self.renew().await
     }
 
@@ -198,6 +219,9 @@ impl Run<'_> {
             let mut slice =
                 Slice { bucket, span: everything(), descending: false, limit: STEP_ROWS };
             loop {
+                if !self.renew().await? {
+                    return Ok(None);
+                }
                 let rows = self.step(&mut slice).await?;
                 let is_last = rows.len() < STEP_ROWS;
                 let moving = self.elsewhere(bucket, axis.level + 1, rows);
@@ -227,6 +251,9 @@ impl Run<'_> {
                 let mut slice =
                     Slice { bucket, span: everything(), descending: false, limit: STEP_ROWS };
                 loop {
+                    if !self.renew().await? {
+                        return Ok(None);
+                    }
                     let rows = self.step(&mut slice).await?;
                     let is_last = rows.len() < STEP_ROWS;
                     let left = self.elsewhere(bucket, axis.level, rows);
@@ -250,7 +277,7 @@ impl Run<'_> {
     /// The next rows of a bucket.
     async fn step(&self, slice: &mut Slice) -> Result<Vec<CardRow>, StoreError> {
         let read =
-            self.store().read_slices(self.category, vec![slice.clone()], Care::Fresh).await?;
+            self.store().read_slices(self.category, vec![slice.clone()], Care::Whole).await?;
         let rows = read.into_iter().next().unwrap_or_default();
         if let Some(last) = rows.last() {
             slice.span.lower = last.position();

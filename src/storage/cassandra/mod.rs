@@ -27,8 +27,9 @@ pub struct CassandraStore {
     ping: Statement,
 }
 
-/// A layout is read anew for each write, and cached for half a second by readers; a write ends, or
-/// looks again, within a second, and a page well within this.
+/// A layout is read anew for each write, and again if its rows took longer than a moment to write; a
+/// page may be of one that was cached for a moment, and takes three seconds at the most. What is
+/// left is for the time-out of a single row.
 const LAYOUT_GRACE: Duration = Duration::from_secs(6);
 
 /// How long a readiness check waits: shorter than anybody's probe interval.

@@ -35,6 +35,8 @@ pub enum Access {
     ReadOne,
     /// `LOCAL_QUORUM`, may be repeated, asks another replica when slow: sees what was acknowledged.
     ReadQuorum,
+    /// `ALL`, may be repeated: for what must not be missed anywhere; fails when a replica is away.
+    ReadAll,
     /// `LOCAL_QUORUM`, may be repeated: writing the same again changes nothing.
     WriteQuorum,
     /// `LOCAL_QUORUM`, never repeated: counters, where twice is not once.
@@ -51,14 +53,14 @@ pub enum Access {
 
 impl Access {
     fn is_read(self) -> bool {
-        matches!(self, Self::ReadOne | Self::ReadQuorum)
+        matches!(self, Self::ReadOne | Self::ReadQuorum | Self::ReadAll)
     }
 
     fn consistency(self) -> Consistency {
         match self {
             Self::ReadOne => Consistency::LocalOne,
             Self::ConditionalEverywhere => Consistency::EachQuorum,
-            Self::WriteAll => Consistency::All,
+            Self::ReadAll | Self::WriteAll => Consistency::All,
             Self::ReadQuorum | Self::WriteQuorum | Self::CountQuorum | Self::Conditional => {
                 Consistency::LocalQuorum
             }
@@ -66,7 +68,7 @@ impl Access {
     }
 
     fn may_be_repeated(self) -> bool {
-        matches!(self, Self::ReadOne | Self::ReadQuorum | Self::WriteQuorum | Self::WriteAll)
+        self.is_read() || matches!(self, Self::WriteQuorum | Self::WriteAll)
     }
 
     fn serial_consistency(self) -> SerialConsistency {
@@ -275,6 +277,7 @@ mod tests {
             Access::CountQuorum,
             Access::Conditional,
             Access::ConditionalEverywhere,
+            Access::ReadAll,
             Access::WriteAll,
         ] {
             let profile = access.profile(&routing).to_profile();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fjall::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 use serde::de::DeserializeOwned;
 
 use super::codec::{self, CodecError};
@@ -19,7 +19,9 @@ use crate::telemetry::{CallKind, Metrics};
 
 /// The format of the folder that this version writes. It grows when an older version could
 /// misread what a newer one wrote.
-const FORMAT: u32 = 1;
+///
+/// 2: products have rows in the read models of their categories.
+pub(super) const FORMAT: u32 = 2;
 /// The table that holds the folder's own data.
 const META: &str = "meta";
 /// The row of [`META`] that holds the format.
@@ -44,9 +46,28 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     writer: Writer,
+    format: u32,
 }
 
 impl Engine {
+    /// The format that the folder had when it was opened.
+    pub(super) fn format(&self) -> u32 {
+        self.format
+    }
+
+    /// Notes that the folder has the newest format now.
+    pub(super) async fn set_format(&self) -> Result<(), StoreError> {
+        let db = self.db.clone();
+        let set = move || {
+            let meta = db.keyspace(META, KeyspaceCreateOptions::default)?;
+            meta.insert(FORMAT_KEY, FORMAT.to_be_bytes())?;
+            db.persist(PersistMode::SyncAll)
+        };
+        let done = tokio::task::spawn_blocking(set).await;
+        let ended = |cause: String| StoreError::Fault { call: "format", cause };
+        done.map_err(|error| ended(error.to_string()))?.map_err(|error| failed("format", &error))
+    }
+
     /// Opens the folder, made if it is not there.
     pub fn open(
         dir: &Path,
@@ -72,10 +93,10 @@ impl Engine {
                 },
                 error => broken(error.to_string()),
             })?;
-        check_format(&db, dir, &broken)?;
+        let format = check_format(&db, dir, &broken)?;
         let writer = Writer::start(db.clone(), clock.clone())
             .map_err(|error| broken(format!("no thread for the writer: {error}")))?;
-        Ok(Self { db, clock, metrics, writer })
+        Ok(Self { db, clock, metrics, writer, format })
     }
 
     /// Opens a table, made if it is not there.
@@ -100,8 +121,9 @@ impl Engine {
         read: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let started = Instant::now();
-        let reader = Reader { now: self.clock.now() };
-        let done = tokio::task::spawn_blocking(move || read(&reader)).await;
+        let (db, now) = (self.db.clone(), self.clock.now());
+        let run = move || read(&Reader { now, snapshot: db.snapshot() });
+        let done = tokio::task::spawn_blocking(run).await;
         let ended = |error: tokio::task::JoinError| StoreError::Fault {
             call: "read",
             cause: error.to_string(),
@@ -125,9 +147,10 @@ impl Engine {
     }
 }
 
-/// Reads tables as they are at one moment of the clock.
+/// Reads tables as they are at one moment: whatever it reads, it sees all of a write or nothing.
 pub struct Reader {
     now: Timestamp,
+    snapshot: Snapshot,
 }
 
 impl Reader {
@@ -137,7 +160,8 @@ impl Reader {
         table: &Table,
         key: &Key,
     ) -> Result<Option<T>, StoreError> {
-        match table.keyspace.get(key.as_bytes()).map_err(|error| failed(table.name, &error))? {
+        let bytes = self.snapshot.get(&table.keyspace, key.as_bytes());
+        match bytes.map_err(|error| failed(table.name, &error))? {
             Some(bytes) => codec::decode(&bytes, self.now).map_err(|error| corrupt(table, &error)),
             None => Ok(None),
         }
@@ -150,7 +174,7 @@ impl Reader {
         prefix: &Key,
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, T)>, StoreError> {
-        self.take(table, table.keyspace.prefix(prefix.as_bytes()), limit)
+        self.take(table, self.snapshot.prefix(&table.keyspace, prefix.as_bytes()), limit)
     }
 
     /// The first `limit` rows between two keys, both left out, from either end, with their keys.
@@ -165,7 +189,7 @@ impl Reader {
             return Ok(Vec::new());
         }
         let bounds = (Bound::Excluded(lower.as_bytes()), Bound::Excluded(upper.as_bytes()));
-        let rows = table.keyspace.range::<&[u8], _>(bounds);
+        let rows = self.snapshot.range::<&[u8], _>(&table.keyspace, bounds);
         if descending { self.take(table, rows.rev(), limit) } else { self.take(table, rows, limit) }
     }
 
@@ -218,20 +242,21 @@ pub(super) fn corrupt(table: &Table, error: &CodecError) -> StoreError {
     StoreError::Fault { call: table.name, cause: error.to_string() }
 }
 
-/// Refuses a folder of a newer format and marks a new one with ours.
+/// The format of the folder. Refuses a newer one than ours and marks a new folder with ours.
 fn check_format(
     db: &Database,
     dir: &Path,
     broken: &impl Fn(String) -> OpenError,
-) -> Result<(), OpenError> {
+) -> Result<u32, OpenError> {
     let io = |error: fjall::Error| broken(error.to_string());
     let meta = db.keyspace(META, KeyspaceCreateOptions::default).map_err(io)?;
     let Some(bytes) = meta.get(FORMAT_KEY).map_err(io)? else {
         meta.insert(FORMAT_KEY, FORMAT.to_be_bytes()).map_err(io)?;
-        return db.persist(PersistMode::SyncAll).map_err(io);
+        db.persist(PersistMode::SyncAll).map_err(io)?;
+        return Ok(FORMAT);
     };
     match <[u8; 4]>::try_from(bytes.as_ref()).map(u32::from_be_bytes) {
-        Ok(found) if found <= FORMAT => Ok(()),
+        Ok(found) if found <= FORMAT => Ok(found),
         Ok(found) => Err(OpenError::TooNew {
             dir: dir.display().to_string(),
             found: found.to_string(),

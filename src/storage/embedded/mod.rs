@@ -17,12 +17,14 @@ pub use keys::{Key, KeyParts};
 pub use writer::Txn;
 
 use super::{OpenError, Store, StoreError};
+use crate::catalog::CatalogStore;
 use crate::catalog::embedded::CatalogTables;
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::telemetry::Metrics;
 
-/// Writes see the layout as it is; a page may be of one that was cached for half a second.
-const LAYOUT_GRACE: Duration = Duration::from_secs(2);
+/// Writes see the layout as it is; a page may be of one that was cached for a moment, and takes
+/// three seconds at the most.
+const LAYOUT_GRACE: Duration = Duration::from_secs(4);
 
 /// All domains on one embedded engine.
 pub struct EmbeddedStore {
@@ -42,6 +44,25 @@ impl EmbeddedStore {
         let catalog = CatalogTables::open(&engine)?;
         let shared = shared::SharedTables::open(&engine)?;
         Ok(Self { engine, catalog, shared })
+    }
+}
+
+impl EmbeddedStore {
+    /// Brings a folder of an older version up to date. It can be stopped and done again.
+    pub async fn upgrade(&self) -> Result<(), StoreError> {
+        if self.engine.format() >= engine::FORMAT {
+            return Ok(());
+        }
+        tracing::info!("the folder is of an older version: giving its products their rows");
+        let mut after = None;
+        loop {
+            let step = self.scan_products(0, 1, after).await?;
+            self.mend_rows(&step.ids, Timestamp::from_micros(0)).await?;
+            after = step.next;
+            if after.is_none() {
+                return self.engine.set_format().await;
+            }
+        }
     }
 }
 

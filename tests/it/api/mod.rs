@@ -31,6 +31,7 @@ macro_rules! on_every_server {
                 async fn $case() {
                     if let Some(server) = $crate::api::on_cassandra().await {
                         super::$case(&server).await;
+                        $crate::support::stores::drop_keyspace(server.store()).await;
                     }
                 }
             )+
@@ -38,6 +39,7 @@ macro_rules! on_every_server {
     };
 }
 
+mod browse;
 mod catalog;
 mod documents;
 mod execution;

@@ -1,4 +1,6 @@
 //! Processes that are killed, and what is left.
 
+mod catalogue;
+mod commands;
 mod embedded;
 mod start;

@@ -44,6 +44,13 @@ impl ServerProcess {
         Self::spawn(command.args(args).env("VITRINA_JWT_SECRET", SECRET))
     }
 
+    /// Starts `vitrina serve` on any store, with settings that only tests have.
+    pub fn start_with(store: &str, settings: &[(&str, &str)]) -> Self {
+        let mut command = vitrina(&["serve", "--listen", "127.0.0.1:0", "--store", store]);
+        command.args(["--no-demo"]).env("VITRINA_JWT_SECRET", SECRET);
+        Self::spawn(command.envs(settings.iter().copied()))
+    }
+
     /// Starts `vitrina serve` as a newcomer does, without a secret.
     pub fn start_demo(dir: &Path) -> Self {
         let store = format!("embedded:{}", dir.display());

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use vitrina::app::{App, Shop};
 use vitrina::cache::Tiers;
 use vitrina::clock::{Clock, SystemClock};
-use vitrina::config::{AuthConfig, CacheConfig, Config, Limits, Secret};
+use vitrina::config::{AuthConfig, CacheConfig, Config, Limits, Secret, StoreConfig};
 use vitrina::server::{self, Role, sign_token};
 
 use super::http::HttpClient;
@@ -23,11 +23,16 @@ pub struct TestServer {
     pub http: HttpClient,
     pub address: SocketAddr,
     /// Kept because the store's folder goes with it.
-    _store: TestStore,
+    store: TestStore,
     task: JoinHandle<()>,
 }
 
 impl TestServer {
+    /// The store that it serves.
+    pub fn store(&self) -> &StoreConfig {
+        &self.store.config
+    }
+
     /// Serves an empty embedded store.
     pub async fn start() -> Self {
         Self::start_on(TestStore::embedded().await, |_| {}).await
@@ -54,7 +59,7 @@ impl TestServer {
         let address = listener.local_addr().unwrap();
         let router = server::router(app);
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { http: HttpClient::new(&format!("http://{address}")), address, _store: store, task }
+        Self { http: HttpClient::new(&format!("http://{address}")), address, store, task }
     }
 }
 

@@ -82,6 +82,15 @@ pub fn cassandra_config() -> Option<CassandraConfig> {
     }
 }
 
+/// Takes a test's tables away: a node is slow with thousands of them. A test that failed leaves
+/// them for whoever wants to look.
+pub async fn drop_keyspace(config: &StoreConfig) {
+    let StoreConfig::Cassandra(config) = config else { return };
+    let session = storage::cassandra::connect(config).await.unwrap();
+    let drop = format!("DROP KEYSPACE IF EXISTS \"{}\"", config.keyspace);
+    session.query_unpaged(drop, ()).await.unwrap();
+}
+
 /// Runs every case of a contract suite on every store. A case is an
 /// `async fn(&TestStore)`; it gets a fresh embedded store, or a keyspace of its own.
 #[macro_export]
@@ -102,6 +111,7 @@ macro_rules! on_every_store {
                 async fn $case() {
                     if let Some(store) = $crate::support::stores::TestStore::cassandra().await {
                         super::$case(&store).await;
+                        $crate::support::stores::drop_keyspace(&store.config).await;
                     }
                 }
             )+
