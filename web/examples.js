@@ -51,7 +51,8 @@ query SeveralProducts($ids: [ID!]!) {
   },
   {
     query: `# The shop's categories with how many products each
-# one has, and one of them looked up by its name.
+# one has, and a page of one of them. For the next page
+# add after: "…" with the endCursor of this one.
 
 query Categories($name: String!) {
   categories {
@@ -61,6 +62,19 @@ query Categories($name: String!) {
   category(name: $name) {
     name
     productCount
+    products(first: 3, sort: PRICE_ASC, price: { min: "10000", max: "50000" }) {
+      nodes {
+        id
+        name
+        price {
+          amount
+        }
+      }
+      pageInfo {
+        hasNextPage
+        endCursor
+      }
+    }
   }
 }
 `,

@@ -324,11 +324,11 @@ impl CatalogStatements {
                 self.rows.take_all(&before.category, changes, &before.id, *version)
             })
             .collect();
-        let taken: Vec<_> = stream::iter(takes).buffer_unordered(CONCURRENCY).collect().await;
+        let gone: Vec<_> = stream::iter(takes).buffer_unordered(CONCURRENCY).collect().await;
         fault::point("upsert.taken");
         // A row that could not be taken away is not served; what was written is counted.
         self.categories.count(&deltas).await?;
-        taken.into_iter().collect()
+        gone.into_iter().collect()
     }
 
     async fn delete_all(

@@ -304,7 +304,9 @@ impl CatalogService {
                 let written = self.store.upsert_products(drafts, self.clock.now()).await;
                 if written.is_err() {
                     // A part of it may be written.
-                    names.iter().for_each(|name| self.caches.changed(name));
+                    for name in &names {
+                        self.caches.changed(name);
+                    }
                 }
                 let written = written?;
                 self.caches.written(&written);

@@ -86,6 +86,7 @@ test("runs the other public examples", async () => {
   const { data: catalogue } = await execute();
   assert.ok(catalogue.categories.length > 1);
   assert.ok(catalogue.category.productCount > 0);
+  assert.equal(catalogue.category.products.nodes.length, 3);
 });
 
 test("explains the schema", async () => {

@@ -186,15 +186,14 @@ impl ProductConnection {
             End::After => (entries.last(), &query.before),
             End::Before => (entries.first(), &query.after),
         };
-        // The page was read towards one end, and one entry further. The other end is looked at
-        // when somebody asks, and so is what lies beyond a cursor that cuts the page.
-        if (end == End::Before) == query.from_end {
-            if self.page.has_more {
-                return Ok(true);
-            }
-            if cut.is_none() {
-                return Ok(false);
-            }
+        // The page was read towards one end, and one entry further.
+        if (end == End::Before) == query.from_end && self.page.has_more {
+            return Ok(true);
+        }
+        // Without a cursor that cuts it off, a page goes to the end of the list. What lies beyond a
+        // cursor is looked at when somebody asks.
+        if cut.is_none() {
+            return Ok(false);
         }
         let catalog = &self.catalog;
         match (edge, cut) {

@@ -44,7 +44,7 @@ impl CassandraStore {
     ) -> Result<Self, OpenError> {
         let statements = Statements::new(session, config, metrics);
         Ok(Self {
-            catalog: Arc::new(CatalogStatements::prepare(&statements).await?),
+            catalog: Arc::new(Box::pin(CatalogStatements::prepare(&statements)).await?),
             shared: shared::SharedStatements::prepare(&statements).await?,
             // A read at quorum of a table that is always there: it answers when the shop can.
             ping: statements

@@ -67,8 +67,8 @@ fn a_category_is_listed_split_checked_and_exported() {
     let out = dir.path().join("out.ndjson");
     let export = ["export", "categories", "Электроника", "--out", out.to_str().unwrap()];
     let beside = |ending: &str| dir.path().join(format!("out.ndjson{ending}"));
-    let cut = lines.lines().take(3).map(|line| format!("{line}\n")).collect::<String>();
-    std::fs::write(beside(".partial"), format!("{cut}{{\"half a li")).unwrap();
+    let first = lines.lines().next().unwrap();
+    std::fs::write(beside(".partial"), format!("{first}\n{{\"half a li")).unwrap();
     std::fs::write(beside(".progress"), "{ not JSON").unwrap();
     told(&command(&store, &export));
     assert_eq!(ids(&std::fs::read_to_string(&out).unwrap()).len(), 405);
