@@ -404,7 +404,7 @@ impl Fetch for CategoryListFetch {
     type Row = Arc<Vec<CategoryInfo>>;
 
     async fn fetch(&self, keys: &[()]) -> Result<Vec<Option<Self::Row>>, Error> {
-        let list = Arc::new(self.0.categories().await?);
+        let list = self.0.categories().await?;
         Ok(vec![Some(list); keys.len()])
     }
 }

@@ -191,7 +191,7 @@ impl From<Product> for Before {
 }
 
 /// A category and how many products stand in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CategoryInfo {
     /// Its name, which is its key.
     pub name: Arc<str>,

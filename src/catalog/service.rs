@@ -345,8 +345,9 @@ impl CatalogService {
     }
 
     /// All categories that have products, by name.
-    pub async fn categories(&self) -> Result<Vec<CategoryInfo>, Error> {
-        Ok(self.store.categories().await?)
+    pub async fn categories(&self) -> Result<Arc<Vec<CategoryInfo>>, Error> {
+        let read = || async { Ok(self.store.categories().await?) };
+        self.caches.lists.get(caches::ALL, MapKey, read).await
     }
 
     /// One category, if it has products.

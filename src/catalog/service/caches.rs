@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::model::browse::{CategoryMap, PageQuery, PriceRange, Sort};
-use super::super::model::{Product, ProductId};
+use super::super::model::{CategoryInfo, Product, ProductId};
 use super::super::store::{Deleted, Upserted};
 use super::{Listed, Page};
 use crate::cache::{CacheKey, CacheSettings, Entry, GroupCache, Tiers, VersionedCache};
@@ -28,12 +28,19 @@ const MAP_BYTES: u64 = 8 << 20;
 /// About how many categories are looked at within half a second.
 const MAPS: usize = 256;
 
+/// Memory for the list of all categories.
+const LIST_BYTES: u64 = 1 << 20;
+
 /// The caches of the catalogue.
 pub struct CatalogCaches {
     pub(super) cards: VersionedCache<ProductId, Product>,
     pub(super) maps: GroupCache<MapKey, Option<CategoryMap>>,
     pub(super) pages: GroupCache<PageKey, Page>,
+    pub(super) lists: GroupCache<MapKey, Vec<CategoryInfo>>,
 }
+
+/// The group of the list of all categories.
+pub(super) const ALL: &str = "all";
 
 impl CatalogCaches {
     /// Caches on these tiers. `shop` tells the keys of this shop's data from those of others.
@@ -48,10 +55,12 @@ impl CatalogCaches {
         let (cards, pages) =
             (settings("card", CARD_BYTES, CARDS), settings("page", PAGE_BYTES, PAGES));
         let maps = settings("category", MAP_BYTES, MAPS);
+        let lists = settings("categories", LIST_BYTES, 1);
         Self {
             cards: VersionedCache::new(tiers, &cards, weigh_card, metrics),
             maps: GroupCache::new(tiers, &maps, weigh_map, metrics),
             pages: GroupCache::new(tiers, &pages, weigh_page, metrics),
+            lists: GroupCache::new(tiers, &lists, weigh_list, metrics),
         }
     }
 
@@ -77,6 +86,7 @@ impl CatalogCaches {
 
     /// Forgets what is known of a category.
     pub(super) fn changed(&self, category: &str) {
+        self.lists.invalidate(ALL);
         self.maps.invalidate(category);
         self.pages.invalidate(category);
     }
@@ -88,7 +98,7 @@ impl CacheKey for ProductId {
     }
 }
 
-/// A category has one map.
+/// A category has one map, and the shop one list of categories.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct MapKey;
 
@@ -143,6 +153,11 @@ fn weigh_page(page: &Page) -> usize {
         Listed::Card(card) => size_of::<Listed>() + weigh_card(card),
     };
     size_of::<Page>() + page.entries.iter().map(entry).sum::<usize>()
+}
+
+#[allow(clippy::ptr_arg)] // The cache hands out what it keeps.
+fn weigh_list(list: &Vec<CategoryInfo>) -> usize {
+    list.iter().map(|category| size_of::<CategoryInfo>() + category.name.len()).sum()
 }
 
 #[allow(clippy::ref_option)] // The cache hands out what it keeps.
