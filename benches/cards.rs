@@ -22,17 +22,28 @@
 //! also depend on the load generator, which runs on the same machine and keeps every connection
 //! busy.
 //!
-//! `VITRINA_BENCH_CONNECTIONS`, `VITRINA_BENCH_ROUNDS` and `VITRINA_BENCH_SECONDS` (of a round)
-//! change the load.
+//! `VITRINA_BENCH_CONNECTIONS`, `VITRINA_BENCH_ROUNDS` and `VITRINA_BENCH_SECONDS` (of a round; may
+//! be a fraction) change the load.
 
+#[allow(dead_code, reason = "the rest of it is the other benchmark's")]
 mod support;
 
 use std::process::ExitCode;
 
-use support::{Result, Settings, card, cassandra, fill, machine, roles, start, unless_stopped};
+use support::{
+    Defaults, Result, Settings, card, cassandra, chosen, fill, machine, roles, start,
+    unless_stopped,
+};
 
 /// The sections, in the order they run.
 const SECTIONS: [&str; 4] = ["card", "cassandra", "start", "load"];
+/// What is measured unless told otherwise.
+const DEFAULTS: Defaults = Defaults {
+    connections: 32,
+    // A million is what the shop is judged by and takes longer.
+    products: 100_000,
+    min_products: 1,
+};
 
 fn main() -> ExitCode {
     if let Some(code) = roles::run_if_asked() {
@@ -48,22 +59,11 @@ fn main() -> ExitCode {
 }
 
 fn measure() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let named = arguments.iter().map(String::as_str).filter(|argument| *argument != "--bench");
-    let mut sections: Vec<&str> = named.collect();
-    if let Some(unknown) = sections.iter().find(|section| !SECTIONS.contains(section)) {
-        return Err(format!("no section {unknown}; there are {}", SECTIONS.join(", ")).into());
-    }
-    if sections.is_empty() {
-        // Cargo says `--bench` when it runs benchmarks; when it runs every target as a test, this
-        // one must not take minutes.
-        if arguments.is_empty() {
-            println!("cards: run it with `cargo bench --bench cards`");
-            return Ok(());
-        }
-        sections = SECTIONS.to_vec();
-    }
-    let settings = Settings::from_environment()?;
+    let Some([sections]) = chosen([&SECTIONS])? else {
+        println!("cards: run it with `cargo bench --bench cards`");
+        return Ok(());
+    };
+    let settings = Settings::from_environment(&DEFAULTS)?;
     println!("{}\n", machine::describe());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(run(&sections, &settings))

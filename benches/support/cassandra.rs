@@ -23,6 +23,12 @@ const DROP_WITHIN: Duration = Duration::from_secs(60);
 
 /// Measures and prints, if there is a cluster; says loudly if there is none.
 pub(crate) async fn run(settings: &Settings) -> Result<()> {
+    with_keyspace(async |store| measure(store, settings).await).await
+}
+
+/// Does something with a store in a keyspace of its own, if there is a cluster, and drops it
+/// afterwards; says loudly if there is none.
+pub(crate) async fn with_keyspace(work: impl AsyncFnOnce(&str) -> Result<()>) -> Result<()> {
     let nodes = std::env::var(CLUSTER).unwrap_or_default();
     if nodes.is_empty() {
         println!("*** NOT MEASURED: Cassandra. Set {CLUSTER} to host:port of a node in dc1. ***\n");
@@ -30,7 +36,7 @@ pub(crate) async fn run(settings: &Settings) -> Result<()> {
     }
     let keyspace = format!("bench_{}", uuid::Uuid::new_v4().simple());
     let store = format!("cassandra://{nodes}/{keyspace}?dc=dc1&rf=1");
-    let measured = unless_stopped(measure(&store, settings)).await;
+    let measured = unless_stopped(work(&store)).await;
     // Whatever happened, the cluster is left as it was found.
     let dropped = drop_keyspace(&store, &keyspace).await;
     measured.and(dropped)

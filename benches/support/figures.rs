@@ -12,8 +12,8 @@ const PERCENTILES: [usize; 3] = [50, 95, 99];
 /// What a load did in one round. As text it is how a worker tells of it.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
-    done: u64,
-    elapsed: Duration,
+    pub(super) done: u64,
+    pub(super) elapsed: Duration,
     times: [Duration; PERCENTILES.len()],
 }
 
@@ -24,6 +24,23 @@ impl Load {
         let last = times.len().saturating_sub(1);
         let at = |percent| times.get(last * percent / 100).copied().unwrap_or_default();
         Self { done: times.len() as u64, elapsed, times: PERCENTILES.map(at) }
+    }
+}
+
+impl Load {
+    /// The median time in milliseconds.
+    pub(super) fn p50(&self) -> f64 {
+        self.times[0].as_secs_f64() * 1e3
+    }
+
+    /// The time in milliseconds that 95 of 100 stay below.
+    pub(super) fn p95(&self) -> f64 {
+        self.times[1].as_secs_f64() * 1e3
+    }
+
+    /// How many a second.
+    pub(super) fn per_second(&self) -> f64 {
+        float(self.done) / self.elapsed.as_secs_f64()
     }
 }
 
@@ -61,10 +78,11 @@ pub(super) struct Round {
 
 impl Round {
     fn per_second(&self) -> f64 {
-        float(self.load.done) / self.load.elapsed.as_secs_f64()
+        self.load.per_second()
     }
 
-    fn cpu_micros(&self) -> f64 {
+    /// CPU time of each.
+    pub(super) fn cpu_micros(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / float(self.load.done.max(1))
     }
 }
@@ -113,12 +131,31 @@ fn ratio(variant: &Variant, base: &Variant, is_base: bool) -> String {
     if is_base {
         return "1".to_owned();
     }
+    ratios(variant, base, Round::cpu_micros).to_string()
+}
+
+/// A figure of one variant by the same of another, each round by the one beside it.
+pub(super) fn ratios(variant: &Variant, base: &Variant, figure: fn(&Round) -> f64) -> Ratios {
     let pairs = variant.rounds.iter().zip(&base.rounds);
-    let ratios: Vec<f64> =
-        pairs.map(|(round, base)| round.cpu_micros() / base.cpu_micros()).collect();
-    let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = ratios.iter().copied().fold(0.0, f64::max);
-    format!("{:.2} ({low:.2}–{high:.2})", median(ratios))
+    Ratios(pairs.map(|(round, base)| figure(round) / figure(base)).collect())
+}
+
+/// Ratios of rounds that stood side by side.
+pub(super) struct Ratios(Vec<f64>);
+
+impl Ratios {
+    /// The middle one.
+    pub(super) fn median(&self) -> f64 {
+        median(self.0.clone())
+    }
+}
+
+impl fmt::Display for Ratios {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let low = self.0.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = self.0.iter().copied().fold(0.0, f64::max);
+        write!(f, "{:.2} ({low:.2}–{high:.2})", self.median())
+    }
 }
 
 /// Prints rows with their columns aligned: the first to the left, the others to the right.

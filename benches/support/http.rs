@@ -52,6 +52,12 @@ impl Connection {
         Ok(self.exchange().await?.0)
     }
 
+    /// Sends a request; the status and the body of the answer.
+    pub(super) async fn send(&mut self, request: &[u8]) -> Result<(u16, &[u8])> {
+        request.clone_into(&mut self.request);
+        tokio::time::timeout(ANSWER_WITHIN, self.exchange()).await?
+    }
+
     /// Sends the request that lies ready; the status and the body of the answer.
     async fn exchange(&mut self) -> Result<(u16, &[u8])> {
         write_all(&self.stream, &self.request).await?;

@@ -1,18 +1,26 @@
-//! What the sections of the benchmark share.
+//! What the sections of the benchmarks share, and the sections.
 
 pub(crate) mod card;
 pub(crate) mod cassandra;
 pub(crate) mod fill;
+pub(crate) mod hot;
+pub(crate) mod listing;
 pub(crate) mod machine;
+pub(crate) mod range;
 pub(crate) mod roles;
+pub(crate) mod stand;
 pub(crate) mod start;
+pub(crate) mod upserts;
 
+mod clerk;
 mod control;
 mod figures;
 mod http;
 mod process;
 mod requests;
+mod shelf;
 mod worker;
+mod writes;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -24,14 +32,24 @@ pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 /// A benchmark that cannot go on says why, cleans up and ends.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// Connections that are kept busy, unless told otherwise.
-const CONNECTIONS: u64 = 32;
 /// Rounds of every variant; their median is reported.
 const ROUNDS: u64 = 5;
 /// Length of a round. CPU time is counted in steps of 10 ms, which is well below 1 % of it.
-const SECONDS: u64 = 3;
-/// Products that `load` writes; a million is what the shop is judged by and takes longer.
-const PRODUCTS: u64 = 100_000;
+const ROUND: Duration = Duration::from_secs(3);
+/// The shortest round that can be asked for: a try whether everything works.
+const MIN_ROUND: Duration = Duration::from_millis(100);
+/// The longest one.
+const MAX_ROUND: Duration = Duration::from_secs(3_600);
+
+/// What a benchmark does unless told otherwise.
+pub(crate) struct Defaults {
+    /// Connections that are kept busy.
+    pub(crate) connections: u64,
+    /// Products.
+    pub(crate) products: u64,
+    /// The fewest products that make sense.
+    pub(crate) min_products: u64,
+}
 
 /// What can be changed from outside.
 pub(crate) struct Settings {
@@ -41,26 +59,27 @@ pub(crate) struct Settings {
     pub(crate) rounds: u64,
     /// How long a round is.
     pub(crate) round: Duration,
-    /// How many products `load` writes.
+    /// How many products are written: all that `load` writes, or those of the largest category.
     pub(crate) products: u64,
 }
 
 impl Settings {
     /// Reads the settings; one that makes no sense is an error.
-    pub(crate) fn from_environment() -> Result<Self> {
-        let connections = number("VITRINA_BENCH_CONNECTIONS", CONNECTIONS, 1..=1_000)?;
+    pub(crate) fn from_environment(defaults: &Defaults) -> Result<Self> {
+        let connections = number("VITRINA_BENCH_CONNECTIONS", defaults.connections, 1..=1_000)?;
+        let products = defaults.min_products..=vitrina::demo::MAX_PRODUCTS;
         Ok(Self {
             connections: usize::try_from(connections)?,
             rounds: number("VITRINA_BENCH_ROUNDS", ROUNDS, 1..=1_000)?,
-            round: Duration::from_secs(number("VITRINA_BENCH_SECONDS", SECONDS, 1..=3_600)?),
-            products: number("VITRINA_BENCH_PRODUCTS", PRODUCTS, 1..=vitrina::demo::MAX_PRODUCTS)?,
+            round: seconds("VITRINA_BENCH_SECONDS", ROUND)?,
+            products: number("VITRINA_BENCH_PRODUCTS", defaults.products, products)?,
         })
     }
 
     /// The load in words, for the heading of a table.
     pub(crate) fn describe(&self, connections: usize) -> String {
         let plural = if connections == 1 { "" } else { "s" };
-        let (rounds, seconds) = (self.rounds, self.round.as_secs());
+        let (rounds, seconds) = (self.rounds, self.round.as_secs_f64());
         format!("{connections} connection{plural}, median of {rounds} rounds of {seconds} s")
     }
 }
@@ -72,6 +91,36 @@ fn number(variable: &str, default: u64, range: RangeInclusive<u64>) -> Result<u6
         Ok(number) if range.contains(&number) => Ok(number),
         _ => Err(format!("{variable} must be a number from {low} to {high}").into()),
     }
+}
+
+fn seconds(variable: &str, default: Duration) -> Result<Duration> {
+    let Ok(text) = std::env::var(variable) else { return Ok(default) };
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let (low, high) = (MIN_ROUND.as_secs_f64(), MAX_ROUND.as_secs());
+    seconds
+        .filter(|time| (MIN_ROUND..=MAX_ROUND).contains(time))
+        .ok_or_else(|| format!("{variable} must be a number from {low} to {high}").into())
+}
+
+/// What the command line names of several lists; all of a list that it names nothing of. Cargo says
+/// `--bench` when it runs benchmarks; when it runs every target as a test, a benchmark must not take
+/// minutes: then there is nothing to do.
+pub(crate) fn chosen<const N: usize>(
+    lists: [&[&'static str]; N],
+) -> Result<Option<[Vec<&'static str>; N]>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.is_empty() {
+        return Ok(None);
+    }
+    let words = || arguments.iter().map(String::as_str).filter(|argument| *argument != "--bench");
+    if let Some(unknown) = words().find(|word| !lists.concat().contains(word)) {
+        return Err(format!("no {unknown}; there are {}", lists.concat().join(", ")).into());
+    }
+    Ok(Some(lists.map(|list| {
+        let named: Vec<_> =
+            list.iter().copied().filter(|one| words().any(|word| word == *one)).collect();
+        if named.is_empty() { list.to_vec() } else { named }
+    })))
 }
 
 /// Does some work, unless a signal asks this process to stop meanwhile: then the work is dropped,

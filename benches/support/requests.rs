@@ -64,9 +64,10 @@ impl Kind {
     }
 }
 
-/// Requests of one kind, ready to be sent.
+/// Requests of one kind, ready to be sent; each time one of them at random.
 pub(super) struct Requests {
-    kind: Kind,
+    /// How the body of a good answer begins.
+    answer: &'static [u8],
     /// Each with the place of its stamp, if it has one.
     ready: Vec<(Vec<u8>, Option<usize>)>,
     draws: Cell<u64>,
@@ -76,17 +77,19 @@ pub(super) struct Requests {
 impl Requests {
     /// All requests of a kind, to a path.
     pub(super) fn new(kind: Kind, path: &str) -> Self {
-        let ready = kind.bodies().into_iter().map(|body| {
-            let head = format!(
-                "POST {path} HTTP/1.1\r\nhost: shop\r\naccept: {ACCEPT}\r\n\
-                 content-type: {CONTENT_TYPE}\r\ncontent-length: {}\r\n\r\n",
-                body.len()
-            );
+        Self::of(&kind.bodies(), kind.answer(), path)
+    }
+
+    /// Requests with these bodies, whose answers begin like this, to a path.
+    pub(super) fn of(bodies: &[String], answer: &'static [u8], path: &str) -> Self {
+        let ready = bodies.iter().map(|body| {
+            let request = post(path, body, None);
+            let body_at = request.len() - body.len();
             // The number comes after the `_`.
-            let stamp = body.find(STAMP).map(|at| head.len() + at + 1);
-            ([head.into_bytes(), body.into_bytes()].concat(), stamp)
+            let stamp = body.find(STAMP).map(|at| body_at + at + 1);
+            (request, stamp)
         });
-        Self { kind, ready: ready.collect(), draws: Cell::new(0), sent: Cell::new(0) }
+        Self { answer, ready: ready.collect(), draws: Cell::new(0), sent: Cell::new(0) }
     }
 
     /// Puts the next request in place of what is there.
@@ -105,8 +108,20 @@ impl Requests {
 
     /// Whether a body answers one of these requests.
     pub(super) fn is_answer(&self, body: &[u8]) -> bool {
-        body.starts_with(self.kind.answer())
+        body.starts_with(self.answer)
     }
+}
+
+/// A request as it goes over a connection.
+pub(super) fn post(path: &str, body: &str, token: Option<&str>) -> Vec<u8> {
+    let token = token.map(|token| format!("authorization: Bearer {token}\r\n"));
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: shop\r\naccept: {ACCEPT}\r\n\
+         content-type: {CONTENT_TYPE}\r\n{}content-length: {}\r\n\r\n{body}",
+        token.unwrap_or_default(),
+        body.len()
+    )
+    .into_bytes()
 }
 
 /// The next draw below `bound` of a stream of draws (splitmix64).

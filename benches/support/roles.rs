@@ -33,9 +33,11 @@ use vitrina::config::{
     StoreConfig,
 };
 use vitrina::demo::{self, DEFAULT_PRODUCTS};
+use vitrina::storage::Store;
 use vitrina::telemetry::{self, Metrics};
 use vitrina::{server, storage};
 
+use super::clerk;
 use super::control::Control;
 use super::figures::Load;
 use super::requests::{self, Kind, below};
@@ -54,10 +56,14 @@ const EXECUTE_WITHIN: Duration = Duration::from_secs(2);
 /// Does a worker's work, if this process was started as one.
 pub(crate) fn run_if_asked() -> Option<ExitCode> {
     let role = std::env::var(worker::ROLE).ok()?;
+    // As in production: a line for every operation is part of what it costs.
+    let log = || telemetry::init(LogFormat::Text);
     let done = if role == Role::Serve.name() {
-        // As in production: a line for every operation is part of what it costs.
-        let _log = telemetry::init(LogFormat::Text);
+        let _log = log();
         in_runtime(serve())
+    } else if role == Role::Clerk.name() {
+        let _log = log();
+        in_runtime(clerk::work())
     } else {
         in_runtime(drive())
     };
@@ -75,30 +81,19 @@ fn in_runtime(work: impl Future<Output = Result<()>>) -> Result<()> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
 }
 
-async fn control() -> Result<Control> {
+pub(super) async fn control() -> Result<Control> {
     Control::connect(std::env::var(worker::CONTROL)?.parse()?).await
 }
 
 /// Serves the demo shop and the bare handlers until the benchmark is gone.
 async fn serve() -> Result<()> {
     let mut control = control().await?;
-    let config = Config {
-        listen: (Ipv4Addr::LOCALHOST, 0).into(),
-        store: StoreConfig::parse(&std::env::var(worker::STORE)?)?,
-        auth: AuthConfig::new(Secret::new("x".repeat(MIN_SECRET_BYTES)))?,
-        limits: Limits::default(),
-        introspection: true,
-        cache: CacheConfig::Memory,
-        tells_reads: false,
-    };
+    let config = config(CacheConfig::Memory)?;
     let clock = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::default());
     let store = storage::open(&config.store, clock.clone(), metrics.clone()).await?;
     demo::fill(store.as_ref(), DEFAULT_PRODUCTS, clock.as_ref(), |_| {}).await?;
-    let app = Arc::new(App::new(config, metrics.clone()));
-    let tiers = Tiers::open(&app.config.cache).await;
-    app.open(Shop::open(store, clock, &tiers, &metrics).await?);
-    let shop = server::router(app);
+    let shop = shop(config, store, &metrics).await?;
     let bare = Router::new()
         .route(BARE_CARD, post(bare).with_state(Answers::of(&shop, Kind::Card).await?))
         .route(BARE_PAGE, post(bare).with_state(Answers::of(&shop, Kind::Page).await?));
@@ -108,8 +103,38 @@ async fn serve() -> Result<()> {
     Ok(())
 }
 
+/// The configuration of a worker's shop.
+pub(super) fn config(cache: CacheConfig) -> Result<Config> {
+    Ok(Config {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        store: StoreConfig::parse(&std::env::var(worker::STORE)?)?,
+        auth: auth()?,
+        limits: Limits::default(),
+        introspection: true,
+        cache,
+        tells_reads: false,
+    })
+}
+
+/// Whose tokens a worker's shop takes.
+pub(super) fn auth() -> Result<AuthConfig> {
+    Ok(AuthConfig::new(Secret::new("x".repeat(MIN_SECRET_BYTES)))?)
+}
+
+/// The routes of a shop on a store.
+pub(super) async fn shop(
+    config: Config,
+    store: Arc<dyn Store>,
+    metrics: &Arc<Metrics>,
+) -> Result<Router> {
+    let app = Arc::new(App::new(config, metrics.clone()));
+    let tiers = Tiers::open(&app.config.cache).await;
+    app.open(Shop::open(store, Arc::new(SystemClock), &tiers, metrics).await?);
+    Ok(server::router(app))
+}
+
 /// Serves a router the way `vitrina serve` does; the port.
-async fn listen(router: Router) -> Result<u16> {
+pub(super) async fn listen(router: Router) -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let port = listener.local_addr()?.port();
     let listener = listener.tap_io(|connection| {
@@ -162,13 +187,13 @@ async fn bare(State(answers): State<Arc<Answers>>, _: Bytes) -> Response {
 }
 
 /// The statement that the shop reads a card with.
-const PRODUCT: &str = "SELECT name, description, category, price, currency, attrs, image_url, \
+pub(super) const PRODUCT: &str = "SELECT name, description, category, price, currency, attrs, image_url, \
                        created_at, updated_at, version FROM ks.product_by_id WHERE product_id = ?";
 
 /// Its row. That it can be read into these columns is all that is asked of it.
 #[derive(DeserializeRow)]
 #[allow(dead_code, reason = "read from the answer and thrown away: that is the work measured")]
-struct ProductRow<'a> {
+pub(super) struct ProductRow<'a> {
     name: &'a str,
     description: Option<String>,
     category: &'a str,
@@ -178,7 +203,7 @@ struct ProductRow<'a> {
     image_url: Option<String>,
     created_at: CqlTimestamp,
     updated_at: CqlTimestamp,
-    version: i64,
+    pub(super) version: i64,
 }
 
 /// Runs the statement of a card on a session like the shop's, each time the benchmark says for how
@@ -189,7 +214,7 @@ async fn drive() -> Result<()> {
         return Err("this needs a Cassandra store".into());
     };
     let session = storage::cassandra::connect(&config).await?;
-    let prepared = Arc::new(prepare(&session, &config).await?);
+    let prepared = Arc::new(prepare(&session, &config, PRODUCT, Consistency::LocalOne).await?);
     let ids: Arc<Vec<String>> =
         Arc::new((0..DEFAULT_PRODUCTS).map(demo::catalogue::id_of).collect());
     control.tell("").await?;
@@ -211,10 +236,16 @@ async fn drive() -> Result<()> {
     Ok(())
 }
 
-async fn prepare(session: &Session, config: &CassandraConfig) -> Result<PreparedStatement> {
-    let cql = PRODUCT.replace(" ks.", &format!(" \"{}\".", config.keyspace));
+/// Prepares a statement like the shop's, in which `ks.` stands for the keyspace.
+pub(super) async fn prepare(
+    session: &Session,
+    config: &CassandraConfig,
+    cql: &str,
+    consistency: Consistency,
+) -> Result<PreparedStatement> {
+    let cql = cql.replace(" ks.", &format!(" \"{}\".", config.keyspace));
     let mut prepared = session.prepare(cql).await?;
-    let profile = ExecutionProfile::builder().consistency(Consistency::LocalOne).build();
+    let profile = ExecutionProfile::builder().consistency(consistency).build();
     prepared.set_execution_profile_handle(Some(profile.into_handle()));
     prepared.set_is_idempotent(true);
     prepared.set_request_timeout(Some(EXECUTE_WITHIN));

@@ -29,6 +29,9 @@ pub(super) enum Role {
     Serve,
     /// Runs the prepared statement of a card, when told to.
     Drive,
+    /// Serves categories of made-up products, with and without caches, and fills, splits and
+    /// writes them when told to.
+    Clerk,
 }
 
 impl Role {
@@ -37,6 +40,7 @@ impl Role {
         match self {
             Self::Serve => "serve",
             Self::Drive => "drive",
+            Self::Clerk => "clerk",
         }
     }
 }
@@ -112,14 +116,29 @@ impl Worker {
 
     /// Measures a round of what it does by itself, with so many executions under way at once.
     pub(super) async fn executions(&mut self, at_once: usize, time: Duration) -> Result<Round> {
+        self.measured(&format!("{} {at_once}", time.as_millis()), time).await
+    }
+
+    /// Measures a round of what it does by itself when it is given an order that takes so long.
+    pub(super) async fn measured(&mut self, order: &str, time: Duration) -> Result<Round> {
         let before = self.process.cpu()?;
-        self.control.tell(&format!("{} {at_once}", time.as_millis())).await?;
-        let report = tokio::time::timeout(time + REPORT_WITHIN, self.control.hear()).await??;
-        let Some(report) = report else {
-            return Err(format!("the worker ended; its log: {}", self.process.last_words()).into());
-        };
-        let load: Load = report.parse()?;
+        let load: Load = self.order(order, time + REPORT_WITHIN).await?.parse()?;
         Ok(Round { load, cpu: self.process.cpu()?.saturating_sub(before) })
+    }
+
+    /// Gives it an order; its report.
+    pub(super) async fn order(&mut self, order: &str, within: Duration) -> Result<String> {
+        self.control.tell(order).await?;
+        let report = tokio::time::timeout(within, self.control.hear()).await;
+        let report = report.map_err(|_| format!("no report on «{order}» within {within:?}"))??;
+        report.ok_or_else(|| {
+            format!("the worker ended; its log: {}", self.process.last_words()).into()
+        })
+    }
+
+    /// CPU time it has spent so far.
+    pub(super) fn cpu(&self) -> Result<Duration> {
+        self.process.cpu()
     }
 }
 

@@ -44,7 +44,7 @@ pub struct CatalogTables {
     by_hash: Table,
     /// `((category, price_bucket), price, product_id)`
     by_price: Table,
-    /// `((category), model, bucket)`: how many rows each bucket has.
+    /// `((category))`: how many rows each bucket has.
     counts: Table,
 }
 
@@ -350,13 +350,11 @@ impl CatalogStore for EmbeddedStore {
     async fn mend_rows(&self, ids: &[ProductId], _: Timestamp) -> Result<u64, StoreError> {
         let (tables, ids) = (self.catalog.clone(), ids.to_vec());
         let write = move |txn: &mut Txn<'_>| {
-            let mut mended = 0;
+            let mut products = Vec::with_capacity(ids.len());
             for id in ids {
-                if let Some(product) = tables.before(txn, &id)?.product {
-                    mended += tables.mend_rows(txn, &product)?;
-                }
+                products.extend(tables.before(txn, &id)?.product);
             }
-            Ok(mended)
+            tables.mend_rows(txn, &products)
         };
         self.engine.write(PRODUCTS, write).await
     }
@@ -377,7 +375,7 @@ impl CatalogStore for EmbeddedStore {
             }
             tables.remove_rows(txn, &category, bucket, &[row])?;
             if let Some(product) = product {
-                tables.mend_rows(txn, &product)?;
+                tables.mend_rows(txn, std::slice::from_ref(&product))?;
             }
             Ok(true)
         };

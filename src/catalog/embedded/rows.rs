@@ -1,15 +1,14 @@
 //! The rows of the two read models, and how many there are, as keys of the embedded store.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::{CatalogTables, CategoryRow};
 use crate::catalog::model::browse::{CardRow, CategoryMap, Position, PriceRange, Slice, Span};
-use crate::catalog::model::buckets::{
-    Bucket, Layout, MAX_LEVEL, MAX_PRICE_BUCKETS, Model, bucket_at,
-};
+use crate::catalog::model::buckets::{Bucket, Layout, Model, bucket_at};
 use crate::catalog::model::{CountDeltas, Product, ProductId, RowChanges};
 use crate::catalog::store::Counted;
 use crate::money::Currency;
@@ -22,9 +21,6 @@ pub(super) const COUNTS: &str = "category_bucket_count";
 
 /// Rows that are taken away at once when a bucket goes.
 const DROP_STEP: usize = 1_000;
-/// Most buckets of a category that are looked at: all hash buckets, and price buckets of two depths
-/// of which the finer one has twice as many.
-const MAX_BUCKETS: usize = (1 << (MAX_LEVEL + 1)) + 3 * MAX_PRICE_BUCKETS;
 
 /// The name of a read model's table.
 pub(super) fn name_of(model: Model) -> &'static str {
@@ -71,15 +67,44 @@ fn key(category: &str, bucket: Bucket, row: &CardRow) -> Key {
     partition(category, bucket).int(row.price).text(row.id.as_str())
 }
 
-fn model_number(model: Model) -> i64 {
-    match model {
-        Model::Hash => 0,
-        Model::Price => 1,
-    }
+/// How many rows each bucket of a category has: one row for all of them. Every page of the category
+/// reads it whole, and every write changes it; rows of their own would leave behind versions that a
+/// scan has to walk over. A bucket without rows has no count.
+#[derive(Serialize, Deserialize, Default)]
+struct Counts {
+    hash: BTreeMap<i64, u64>,
+    price: BTreeMap<i64, u64>,
 }
 
-fn count_key(category: &str, bucket: Bucket) -> Key {
-    Key::new().text(category).int(model_number(bucket.model)).int(bucket.number)
+impl Counts {
+    fn of(&self, model: Model) -> &BTreeMap<i64, u64> {
+        match model {
+            Model::Hash => &self.hash,
+            Model::Price => &self.price,
+        }
+    }
+
+    fn get(&self, bucket: Bucket) -> Option<u64> {
+        self.of(bucket.model).get(&bucket.number).copied()
+    }
+
+    fn set(&mut self, bucket: Bucket, rows: u64) {
+        let counts = match bucket.model {
+            Model::Hash => &mut self.hash,
+            Model::Price => &mut self.price,
+        };
+        if rows == 0 {
+            counts.remove(&bucket.number);
+        } else {
+            counts.insert(bucket.number, rows);
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Bucket, u64)> {
+        Model::BOTH.into_iter().flat_map(|model| {
+            self.of(model).iter().map(move |(&number, &rows)| (Bucket { model, number }, rows))
+        })
+    }
 }
 
 impl CatalogTables {
@@ -166,26 +191,42 @@ impl CatalogTables {
         txn.put(table, key, &Fields::of(row), None)
     }
 
-    /// Keeps the number of rows of each bucket; a bucket without rows has no count.
+    /// Keeps the number of rows of each bucket.
     pub(super) fn count_rows(
         &self,
         txn: &mut Txn<'_>,
         deltas: &CountDeltas,
     ) -> Result<(), StoreError> {
+        let mut changed: HashMap<&str, Counts> = HashMap::new();
         for (category, bucket, delta) in deltas.rows_changed() {
-            let key = count_key(category, bucket);
-            let before: u64 = txn.get(&self.counts, &key)?.unwrap_or(0);
-            self.set_count(txn, key, before.saturating_add_signed(delta))?;
+            let counts = match changed.entry(category) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => entry.insert(self.counts(txn, category)?),
+            };
+            let before = counts.get(bucket).unwrap_or(0);
+            counts.set(bucket, before.saturating_add_signed(delta));
         }
-        Ok(())
+        changed
+            .into_iter()
+            .try_for_each(|(category, counts)| self.put_counts(txn, category, &counts))
     }
 
-    fn set_count(&self, txn: &mut Txn<'_>, key: Key, rows: u64) -> Result<(), StoreError> {
-        if rows == 0 {
+    fn counts(&self, txn: &Txn<'_>, category: &str) -> Result<Counts, StoreError> {
+        Ok(txn.get(&self.counts, &Key::new().text(category))?.unwrap_or_default())
+    }
+
+    fn put_counts(
+        &self,
+        txn: &mut Txn<'_>,
+        category: &str,
+        counts: &Counts,
+    ) -> Result<(), StoreError> {
+        let key = Key::new().text(category);
+        if counts.all().next().is_none() {
             txn.delete(&self.counts, key);
             return Ok(());
         }
-        txn.put(&self.counts, key, &rows, None)
+        txn.put(&self.counts, key, counts, None)
     }
 
     pub(super) fn map(
@@ -196,19 +237,11 @@ impl CatalogTables {
         let name = Key::new().text(category);
         let row: Option<CategoryRow> = reader.get(&self.categories, &name)?;
         let Some(row) = row else { return Ok(None) };
-        let counts = reader.scan::<u64>(&self.counts, &name, MAX_BUCKETS)?.into_iter();
-        let bucket = |(key, rows): (Vec<u8>, u64)| {
-            let bucket = Reader::parts(&self.counts, &key, |parts| {
-                let (_, model, number) = (parts.text()?, parts.int()?, parts.int()?);
-                let model = Model::BOTH.into_iter().find(|m| model_number(*m) == model)?;
-                Some(Bucket { model, number })
-            })?;
-            Ok((bucket, rows))
-        };
+        let counts: Option<Counts> = reader.get(&self.counts, &name)?;
         Ok(Some(CategoryMap {
             layout: row.layout,
             product_count: row.product_count,
-            buckets: counts.map(bucket).collect::<Result<_, _>>()?,
+            buckets: counts.iter().flat_map(Counts::all).collect(),
         }))
     }
 
@@ -294,22 +327,31 @@ impl CatalogTables {
     pub(super) fn mend_rows(
         &self,
         txn: &mut Txn<'_>,
-        product: &Product,
+        products: &[Product],
     ) -> Result<u64, StoreError> {
-        let row = CardRow::of(product);
-        let layout = self.category(txn, &product.category)?.layout;
+        let mut layouts = Layouts::default();
         let mut deltas = CountDeltas::default();
+        let mut unlisted: HashMap<&Arc<str>, Counts> = HashMap::new();
         let mut mended = 0;
-        for bucket in layout.written(row.price, &row.id) {
-            let table = self.rows(bucket.model);
-            let there: Option<Fields> = txn.get(table, &key(&product.category, bucket, &row))?;
-            if there != Some(Fields::of(&row)) {
-                mended += 1;
-                self.put_row(txn, &product.category, bucket, &row, &mut deltas)?;
-            } else if !txn.contains(&self.counts, &count_key(&product.category, bucket))? {
-                // A bucket without a count is not looked into; how many there are is counted later.
-                mended += 1;
-                self.set_count(txn, count_key(&product.category, bucket), 1)?;
+        for product in products {
+            let (row, category) = (CardRow::of(product), &product.category);
+            if !unlisted.contains_key(category) {
+                unlisted.insert(category, self.counts(txn, category)?);
+            }
+            let layout = self.layout(txn, &mut layouts, category)?;
+            for bucket in layout.written(row.price, &row.id) {
+                let table = self.rows(bucket.model);
+                let there: Option<Fields> = txn.get(table, &key(category, bucket, &row))?;
+                let is_listed = unlisted.get(category).is_some_and(|c| c.get(bucket).is_some());
+                if there != Some(Fields::of(&row)) {
+                    mended += 1;
+                    self.put_row(txn, category, bucket, &row, &mut deltas)?;
+                } else if !is_listed {
+                    // A bucket without a count is not looked into; how many there are is counted
+                    // later.
+                    mended += 1;
+                    deltas.rows(category, bucket, 1);
+                }
             }
         }
         self.count_rows(txn, &deltas)?;
@@ -325,8 +367,9 @@ impl CatalogTables {
     ) -> Result<bool, StoreError> {
         let mut row = self.category(txn, category)?;
         let mut same = row.product_count == before.product_count;
+        let mut counts = self.counts(txn, category)?;
         for (bucket, rows) in &before.buckets {
-            same &= txn.get::<u64>(&self.counts, &count_key(category, *bucket))? == Some(*rows);
+            same &= counts.get(*bucket) == Some(*rows);
         }
         if !same {
             return Ok(false);
@@ -334,8 +377,9 @@ impl CatalogTables {
         let gone = before.buckets.iter().map(|(bucket, _)| (*bucket, 0));
         let found = counted.rows.iter().map(|(bucket, rows)| (*bucket, *rows));
         for (bucket, rows) in gone.chain(found) {
-            self.set_count(txn, count_key(category, bucket), rows)?;
+            counts.set(bucket, rows);
         }
+        self.put_counts(txn, category, &counts)?;
         row.product_count = counted.products;
         if row.product_count == 0 {
             txn.delete(&self.categories, Key::new().text(category));
