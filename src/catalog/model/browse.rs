@@ -132,6 +132,21 @@ impl Span {
     pub fn is_empty(&self) -> bool {
         self.lower >= self.upper
     }
+
+    /// Whether something from `low` up to, and without, `beyond` can be in it. Asked of every bucket
+    /// of a category for every page, so it makes no [`Position`] to compare with.
+    pub fn touches(&self, low: Kopecks, beyond: Kopecks) -> bool {
+        let ends_after_low =
+            low < self.upper.price || low == self.upper.price && !self.upper.id.is_empty();
+        ends_after_low && beyond > self.lower.price
+    }
+
+    /// Whether everything from `low` up to, and without, `beyond` is in it.
+    pub fn covers(&self, low: Kopecks, beyond: Kopecks) -> bool {
+        let begins_by_low =
+            self.lower.price < low || self.lower.price == low && self.lower.id.is_empty();
+        begins_by_low && self.upper.price >= beyond
+    }
 }
 
 /// A range of prices, both ends included.

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::model::browse::{CardRow, CategoryMap, Position, Slice, Span, in_scan_order};
+use super::super::model::browse::{CardRow, CategoryMap, Slice, Span, in_scan_order};
 use super::super::model::buckets::{Bucket, MAX_PRICE_BUCKETS, Model, hash_bucket, price_span};
 use super::super::store::Care;
 use crate::storage::{Store, StoreError};
@@ -49,7 +49,7 @@ pub(super) fn plan(map: &CategoryMap, span: &Span, descending: bool, wanted: usi
 fn price_walk(map: &CategoryMap, span: &Span, descending: bool) -> Vec<(i64, u64)> {
     let touched = map.price_buckets().filter(|(bucket, _)| {
         let (low, beyond) = price_span(*bucket);
-        Position::before(low) < span.upper && Position::before(beyond) > span.lower
+        span.touches(low, beyond)
     });
     if descending { touched.rev().collect() } else { touched.collect() }
 }
@@ -73,7 +73,7 @@ enum Source {
     /// Hash buckets: every one may have the next row.
     Merge(Vec<Stream>),
     /// Price buckets: one after another.
-    Walk { waiting: VecDeque<Stream>, open: VecDeque<Stream>, ahead: usize },
+    Walk { waiting: VecDeque<i64>, span: Span, open: VecDeque<Stream>, ahead: usize },
 }
 
 /// What is left of a bucket.
@@ -89,7 +89,7 @@ impl Stream {
     fn new(bucket: Bucket, rest: Span) -> Self {
         let is_whole = bucket.model == Model::Price && {
             let (low, beyond) = price_span(bucket.number);
-            rest.lower <= Position::before(low) && rest.upper >= Position::before(beyond)
+            rest.covers(low, beyond)
         };
         Self { bucket, rest, rows: VecDeque::new(), is_whole, has_ended: false }
     }
@@ -114,10 +114,12 @@ impl<'a> Scan<'a> {
         let source = match model {
             Model::Hash => Source::Merge((0..1_i64 << level).map(stream).collect()),
             Model::Price => Source::Walk {
+                // Streams are made when they are read: a page reads few of a thousand.
                 waiting: price_walk(map, span, descending)
                     .into_iter()
-                    .map(|(number, _)| stream(number))
+                    .map(|(number, _)| number)
                     .collect(),
+                span: span.clone(),
                 open: VecDeque::new(),
                 ahead: 1,
             },
@@ -152,8 +154,8 @@ impl<'a> Scan<'a> {
         let mut source = std::mem::replace(&mut self.source, Source::Merge(Vec::new()));
         let filled = match &mut source {
             Source::Merge(streams) => self.merge(streams, wanted, &mut found).await,
-            Source::Walk { waiting, open, ahead } => {
-                self.walk(waiting, open, ahead, wanted, &mut found).await
+            Source::Walk { waiting, span, open, ahead } => {
+                self.walk((waiting, span), open, ahead, wanted, &mut found).await
             }
         };
         self.source = source;
@@ -200,7 +202,7 @@ impl<'a> Scan<'a> {
 
     async fn walk(
         &mut self,
-        waiting: &mut VecDeque<Stream>,
+        (waiting, span): (&mut VecDeque<i64>, &Span),
         open: &mut VecDeque<Stream>,
         ahead: &mut usize,
         wanted: usize,
@@ -212,7 +214,10 @@ impl<'a> Scan<'a> {
                 if waiting.is_empty() {
                     break;
                 }
-                open.extend(waiting.drain(..(*ahead).min(waiting.len())));
+                let next = waiting.drain(..(*ahead).min(waiting.len()));
+                open.extend(next.map(|number| {
+                    Stream::new(Bucket { model: Model::Price, number }, span.clone())
+                }));
                 // Each time a bucket was not enough, look further ahead.
                 *ahead = (*ahead * 2).min(MAX_AHEAD);
                 self.fill(open.iter_mut().map(|stream| (stream, missing)).collect()).await?;
