@@ -219,12 +219,8 @@ impl Run<'_> {
             let mut slice =
                 Slice { bucket, span: everything(), descending: false, limit: STEP_ROWS };
             loop {
-                if !self.renew().await? {
-                    return Ok(None);
-                }
-                let rows = self.step(&mut slice).await?;
-                let is_last = rows.len() < STEP_ROWS;
-                let moving = self.elsewhere(bucket, axis.level + 1, rows);
+                let step = self.next_elsewhere(&mut slice, axis.level + 1).await?;
+                let Some((moving, is_last)) = step else { return Ok(None) };
                 if !moving.is_empty() {
                     self.store().copy_rows(self.category, bucket, moving, axis.level + 1).await?;
                     fault::point("split.copied");
@@ -251,12 +247,8 @@ impl Run<'_> {
                 let mut slice =
                     Slice { bucket, span: everything(), descending: false, limit: STEP_ROWS };
                 loop {
-                    if !self.renew().await? {
-                        return Ok(None);
-                    }
-                    let rows = self.step(&mut slice).await?;
-                    let is_last = rows.len() < STEP_ROWS;
-                    let left = self.elsewhere(bucket, axis.level, rows);
+                    let step = self.next_elsewhere(&mut slice, axis.level).await?;
+                    let Some((left, is_last)) = step else { return Ok(None) };
                     if !left.is_empty() {
                         self.store().remove_rows(self.category, bucket, left).await?;
                     }
@@ -274,21 +266,25 @@ impl Run<'_> {
         Ok(Some(layout))
     }
 
-    /// The next rows of a bucket.
-    async fn step(&self, slice: &mut Slice) -> Result<Vec<CardRow>, StoreError> {
+    /// Of the next rows of a bucket those whose bucket at a level is another one, and whether these
+    /// were the last. `None` if another process has taken over.
+    async fn next_elsewhere(
+        &self,
+        slice: &mut Slice,
+        level: u8,
+    ) -> Result<Option<(Vec<CardRow>, bool)>, StoreError> {
+        if !self.renew().await? {
+            return Ok(None);
+        }
         let read =
             self.store().read_slices(self.category, vec![slice.clone()], Care::Whole).await?;
-        let rows = read.into_iter().next().unwrap_or_default();
+        let mut rows = read.into_iter().next().unwrap_or_default();
         if let Some(last) = rows.last() {
             slice.span.lower = last.position();
         }
-        Ok(rows)
-    }
-
-    /// Those of the rows whose bucket at a level is another one.
-    fn elsewhere(&self, bucket: Bucket, level: u8, rows: Vec<CardRow>) -> Vec<CardRow> {
-        let place = |row: &CardRow| bucket_at(self.model, level, row.price, &row.id);
-        rows.into_iter().filter(|row| place(row) != bucket).collect()
+        let is_last = rows.len() < STEP_ROWS;
+        rows.retain(|row| bucket_at(self.model, level, row.price, &row.id) != slice.bucket);
+        Ok(Some((rows, is_last)))
     }
 
     /// The buckets of a level from a number on.
