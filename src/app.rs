@@ -34,7 +34,7 @@ impl Shop {
         metrics: &Metrics,
     ) -> Result<Self, StoreError> {
         let root = store.root_key().await?;
-        let caches = CatalogCaches::new(tiers, &shop_name(&root), metrics);
+        let caches = CatalogCaches::new(tiers, &shop_name(&root), store.is_shared(), metrics);
         let cursors = CursorKey::derive(&root);
         let catalog = CatalogService::new(store.clone(), clock, cursors, caches);
         Ok(Self { catalog: Arc::new(catalog), store })

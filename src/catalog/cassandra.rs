@@ -28,7 +28,7 @@ use crate::clock::Timestamp;
 use crate::fault;
 use crate::money::{Currency, Money};
 use crate::storage::cassandra::{Access, CassandraStore, Statement, Statements};
-use crate::storage::{OpenError, StoreError};
+use crate::storage::{OpenError, StoreError, to_its_end};
 
 /// Most reads or writes of one call that are under way at once: enough to hide the network, and
 /// few enough not to flood a node's queue.
@@ -172,12 +172,16 @@ impl CatalogStatements {
             product.version,
             product.id.as_str(),
         );
-        self.product_write.run(values).await.map(drop)
+        self.product_write.run(values).await?;
+        fault::point("upsert.product");
+        Ok(())
     }
 
     async fn delete(&self, id: &ProductId, version: i64) -> Result<(), StoreError> {
         let life = i32::try_from(GRAVE_LIFE.as_secs()).unwrap_or(i32::MAX);
-        self.product_delete.run((version, life, version, id.as_str())).await.map(drop)
+        self.product_delete.run((version, life, version, id.as_str())).await?;
+        fault::point("delete.product");
+        Ok(())
     }
 
     /// Writes products after their rows, and takes the rows before them away after that: a row
@@ -203,6 +207,7 @@ impl CatalogStatements {
         let names: HashSet<_> = products.iter().map(|product| &product.category).collect();
         let adds: Vec<_> = names.into_iter().map(|name| self.categories.add(name)).collect();
         stream::iter(adds).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+        fault::point("upsert.category");
         let layouts = self.put_rows(&before, &products).await?;
         fault::point("upsert.rows");
 
@@ -483,18 +488,6 @@ fn from_cql(value: &CqlDecimal) -> Option<Decimal> {
     Decimal::try_from_i128_with_scale(i128::from_be_bytes(wide), u32::try_from(scale).ok()?).ok()
 }
 
-/// Runs a change of several rows to its end, also when whoever asked for it goes away: what it has
-/// written by then would not be counted otherwise.
-async fn to_its_end<T: Send + 'static>(
-    change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-) -> Result<T, StoreError> {
-    let ended = |error: tokio::task::JoinError| StoreError::Fault {
-        call: "change",
-        cause: error.to_string(),
-    };
-    tokio::spawn(change).await.unwrap_or_else(|error| Err(ended(error)))
-}
-
 #[async_trait]
 impl CatalogStore for CassandraStore {
     async fn products(&self, ids: &[ProductId]) -> Result<Vec<Option<Product>>, StoreError> {
@@ -513,7 +506,8 @@ impl CatalogStore for CassandraStore {
         now: Timestamp,
     ) -> Result<Vec<Upserted>, StoreError> {
         let catalog = self.catalog.clone();
-        to_its_end(async move { catalog.upsert(drafts, now).await }).await
+        // What it has written when its caller goes away would not be counted otherwise.
+        to_its_end("upsert", async move { catalog.upsert(drafts, now).await }).await
     }
 
     async fn delete_products(
@@ -522,7 +516,7 @@ impl CatalogStore for CassandraStore {
         now: Timestamp,
     ) -> Result<Vec<Deleted>, StoreError> {
         let (catalog, ids) = (self.catalog.clone(), ids.to_vec());
-        to_its_end(async move { catalog.delete_all(ids, now).await }).await
+        to_its_end("delete", async move { catalog.delete_all(ids, now).await }).await
     }
 
     async fn categories(&self) -> Result<Vec<CategoryInfo>, StoreError> {
@@ -604,13 +598,18 @@ impl CatalogStore for CassandraStore {
             let newest = rows.iter().map(|row| row.version).max();
             if let (Model::Price, Some(newest)) = (bucket.model, newest) {
                 catalog.rows.list(category, bucket.number, newest).await?;
+                fault::point("split.list");
             }
             // Those that are there as well: perhaps not on every replica.
             let puts: Vec<_> = rows
                 .into_iter()
-                .map(|row| catalog.rows.put(category, bucket, row, row.version, true))
+                .map(|row| async move {
+                    let done = catalog.rows.put(category, bucket, row, row.version, true).await;
+                    done.inspect(|()| fault::point("split.row"))
+                })
                 .collect();
             stream::iter(puts).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+            fault::point("split.rows");
             if missing > 0 {
                 let missing = i64::try_from(missing).unwrap_or(i64::MAX);
                 catalog.categories.count_rows(category, bucket, missing).await?;
@@ -627,6 +626,7 @@ impl CatalogStore for CassandraStore {
     ) -> Result<(), StoreError> {
         let count = i64::try_from(rows.len()).unwrap_or(i64::MAX);
         self.catalog.rows.take_rows(category, bucket, &rows).await?;
+        fault::point("split.taken");
         self.catalog.categories.count_rows(category, bucket, -count).await
     }
 
@@ -648,6 +648,7 @@ impl CatalogStore for CassandraStore {
 
     async fn drop_bucket(&self, category: &str, bucket: Bucket) -> Result<(), StoreError> {
         self.catalog.rows.drop(category, bucket).await?;
+        fault::point("split.unlisted");
         self.catalog.categories.drop_count(category, bucket).await
     }
 

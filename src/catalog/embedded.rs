@@ -19,6 +19,7 @@ use super::model::{
 };
 use super::store::{Care, CatalogStore, Counted, Deleted, ScanStep, Upserted};
 use crate::clock::Timestamp;
+use crate::fault;
 use crate::money::{Currency, Money};
 use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
 use crate::storage::{OpenError, StoreError};
@@ -344,6 +345,7 @@ impl CatalogStore for EmbeddedStore {
                 return Ok(());
             }
             self.remove_rows(category, bucket, rows).await?;
+            fault::point("split.dropped");
         }
     }
 

@@ -30,7 +30,7 @@ use crate::error::{Error, ErrorCode, UserError};
 use crate::fault;
 use crate::money::Money;
 use crate::page::CursorKey;
-use crate::storage::Store;
+use crate::storage::{Store, to_its_end};
 use crate::telemetry::OperationStats;
 
 /// A row that disagrees with its product is mended once it is so old that its writer cannot be
@@ -56,7 +56,7 @@ pub struct CatalogService {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     cursors: CursorKey,
-    caches: CatalogCaches,
+    caches: Arc<CatalogCaches>,
     repairs: Arc<Semaphore>,
 }
 
@@ -115,7 +115,8 @@ impl CatalogService {
         cursors: CursorKey,
         caches: CatalogCaches,
     ) -> Self {
-        Self { store, clock, cursors, caches, repairs: Arc::new(Semaphore::new(MAX_REPAIRS)) }
+        let (caches, repairs) = (Arc::new(caches), Arc::new(Semaphore::new(MAX_REPAIRS)));
+        Self { store, clock, cursors, caches, repairs }
     }
 
     /// The products with these ids, in their order; `None` where there is none.
@@ -298,22 +299,23 @@ impl CatalogService {
         batch: Vec<RawProduct>,
     ) -> Result<Result<Vec<Product>, Vec<UserError>>, Error> {
         check_size("products", batch.len())?;
-        match check_batch(batch) {
-            Ok(drafts) => {
-                let names: HashSet<_> = drafts.iter().map(|d| d.category.clone()).collect();
-                let written = self.store.upsert_products(drafts, self.clock.now()).await;
-                if written.is_err() {
-                    // A part of it may be written.
-                    for name in &names {
-                        self.caches.changed(name);
-                    }
-                }
-                let written = written?;
-                self.caches.written(&written);
-                Ok(Ok(written.into_iter().map(|written| written.product).collect()))
+        let drafts = match check_batch(batch) {
+            Ok(drafts) => drafts,
+            Err(faults) => return Ok(Err(faults)),
+        };
+        let (store, caches, now) = (self.store.clone(), self.caches.clone(), self.clock.now());
+        // To its end: what was written and not taken over would be shown as it was before.
+        let write = async move {
+            let names: HashSet<_> = drafts.iter().map(|draft| draft.category.clone()).collect();
+            let written = store.upsert_products(drafts, now).await;
+            match &written {
+                Ok(written) => caches.written(written),
+                // A part of it may be written.
+                Err(_) => names.iter().for_each(|name| caches.changed(name)),
             }
-            Err(faults) => Ok(Err(faults)),
-        }
+            Ok(Ok(written?.into_iter().map(|written| written.product).collect()))
+        };
+        to_its_end("upsert", write).await
     }
 
     /// Deletes products; answers with the ids of those that were there.
@@ -339,9 +341,13 @@ impl CatalogService {
         if !faults.is_empty() {
             return Ok(Err(faults));
         }
-        let deleted = self.store.delete_products(&sound, self.clock.now()).await?;
-        self.caches.deleted(&deleted);
-        Ok(Ok(deleted.into_iter().map(|deleted| deleted.id).collect()))
+        let (store, caches, now) = (self.store.clone(), self.caches.clone(), self.clock.now());
+        let delete = async move {
+            let deleted = store.delete_products(&sound, now).await?;
+            caches.deleted(&deleted);
+            Ok(Ok(deleted.into_iter().map(|deleted| deleted.id).collect()))
+        };
+        to_its_end("delete", delete).await
     }
 
     /// All categories that have products, by name.
@@ -352,9 +358,10 @@ impl CatalogService {
 
     /// One category, if it has products.
     pub async fn category(&self, name: &str) -> Result<Option<CategoryInfo>, Error> {
-        let map = self.map(name).await?;
-        let count = map.as_ref().as_ref().map_or(0, |map| map.product_count);
-        Ok((count > 0).then(|| CategoryInfo { name: name.into(), product_count: count }))
+        // Not from the map of its buckets: that one is as large as the category has buckets.
+        let read = || async { Ok(self.store.category(name).await?) };
+        let info: Result<_, Error> = self.caches.infos.get(name, MapKey, read).await;
+        Ok(info?.as_ref().clone())
     }
 
     /// The lowest and the highest price of a category, as its first and last product say.

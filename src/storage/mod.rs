@@ -39,6 +39,9 @@ pub trait Store: CatalogStore {
     /// as long as it is cached, and a page or a write takes, together.
     fn layout_grace(&self) -> Duration;
 
+    /// Whether other processes may be writing here too.
+    fn is_shared(&self) -> bool;
+
     /// What this store is, for a person: `embedded` or `Cassandra`.
     fn kind(&self) -> &'static str;
 }
@@ -105,6 +108,19 @@ pub enum OpenError {
     /// The cluster, or enough of it, does not answer; worth trying again.
     #[error("the Cassandra cluster does not answer: {0}")]
     Away(String),
+}
+
+/// Runs a change to its end, also when whoever asked for it goes away.
+pub(crate) async fn to_its_end<T, E>(
+    call: &'static str,
+    change: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<StoreError> + Send + 'static,
+{
+    let done = tokio::spawn(change).await;
+    done.unwrap_or_else(|error| Err(StoreError::Fault { call, cause: error.to_string() }.into()))
 }
 
 /// 256 random bits for a root key.

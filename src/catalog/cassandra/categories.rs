@@ -12,6 +12,7 @@ use crate::catalog::model::browse::CategoryMap;
 use crate::catalog::model::buckets::{Bucket, Layout, Model};
 use crate::catalog::model::{CountDeltas, MAX_CATEGORIES};
 use crate::catalog::store::Counted;
+use crate::fault;
 use crate::storage::cassandra::{Access, Statement, Statements};
 use crate::storage::{OpenError, StoreError};
 
@@ -209,12 +210,18 @@ impl CategoryStatements {
     pub(super) async fn count(&self, deltas: &CountDeltas) -> Result<(), StoreError> {
         let products: Vec<_> = deltas
             .products_changed()
-            .map(|(name, delta)| self.count_products(name, delta))
+            .map(|(name, delta)| async move {
+                let done = self.count_products(name, delta).await;
+                done.inspect(|()| fault::point("upsert.count"))
+            })
             .collect();
         stream::iter(products).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
         let rows: Vec<_> = deltas
             .rows_changed()
-            .map(|(name, bucket, delta)| self.count_rows(name, bucket, delta))
+            .map(|(name, bucket, delta)| async move {
+                let done = self.count_rows(name, bucket, delta).await;
+                done.inspect(|()| fault::point("upsert.row_count"))
+            })
             .collect();
         stream::iter(rows).buffer_unordered(CONCURRENCY).try_collect().await
     }

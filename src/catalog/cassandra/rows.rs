@@ -183,7 +183,9 @@ impl RowStatements {
         bucket: i64,
         timestamp: i64,
     ) -> Result<(), StoreError> {
-        self.list.run((category, bucket, timestamp)).await.map(drop)
+        self.list.run((category, bucket, timestamp)).await?;
+        fault::point("upsert.listed");
+        Ok(())
     }
 
     /// Takes a price bucket off the list, unless it was put there after `timestamp`.
@@ -333,7 +335,10 @@ impl RowStatements {
     ) -> Result<(), StoreError> {
         let takes: Vec<_> = rows
             .iter()
-            .map(|row| self.take(category, bucket, (row.price, &row.id), row.version))
+            .map(|row| async move {
+                let done = self.take(category, bucket, (row.price, &row.id), row.version).await;
+                done.inspect(|()| fault::point("split.take"))
+            })
             .collect();
         stream::iter(takes).buffer_unordered(ROWS_AT_ONCE).try_collect().await
     }
@@ -341,6 +346,7 @@ impl RowStatements {
     /// Takes all rows of a price bucket away, and the bucket off the list.
     pub(super) async fn drop(&self, category: &str, bucket: Bucket) -> Result<(), StoreError> {
         self.drop_rows.run((category, bucket.number)).await?;
+        fault::point("split.dropped");
         self.drop_listed.run((category, bucket.number)).await.map(drop)
     }
 }

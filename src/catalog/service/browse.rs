@@ -168,12 +168,13 @@ impl<'a> Scan<'a> {
         wanted: usize,
         found: &mut Vec<(Bucket, CardRow)>,
     ) -> Result<(), StoreError> {
-        // Each bucket has about its share of the page; few need to be asked again, for little.
-        let share = wanted.div_ceil(streams.len().max(1));
-        let (first, again) =
-            if streams.len() == 1 { (wanted, wanted) } else { (share + 1, share.isqrt() + 1) };
+        // Each bucket has about its share of the page. Few need to be asked again, and then for
+        // their share of what is missing: about `page + 2 × buckets` rows in all.
+        let buckets = streams.len().max(1);
+        let first = wanted.div_ceil(buckets) + usize::from(buckets > 1);
         let descending = self.descending;
         while found.len() < wanted {
+            let again = (wanted - found.len()).div_ceil(buckets);
             let fresh =
                 |stream: &Stream| if self.touched.contains(&stream.bucket) { again } else { first };
             let dry: Vec<(&mut Stream, usize)> = streams

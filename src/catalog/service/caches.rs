@@ -15,6 +15,9 @@ use crate::telemetry::Metrics;
 /// How old a card, a page or a map may be. A page is made of cards and a map that are cached
 /// themselves: what is shown is half a second old at the most, as the shop's documents allow.
 const MAX_AGE: Duration = Duration::from_millis(250);
+/// The same for cards of a store that no other process writes to. Every change of them goes through
+/// this cache, so they are never old; without an age a fault would stay for ever.
+const SOLE_AGE: Duration = Duration::from_secs(600);
 /// Memory for cards: some ten thousand of them, more than are hot within half a second.
 const CARD_BYTES: u64 = 32 << 20;
 /// About how many cards that is.
@@ -28,12 +31,13 @@ const MAP_BYTES: u64 = 8 << 20;
 /// About how many categories are looked at within half a second.
 const MAPS: usize = 256;
 
-/// Memory for the list of all categories.
+/// Memory for the list of all categories, and for each of them alone.
 const LIST_BYTES: u64 = 1 << 20;
 
 /// The caches of the catalogue.
 pub struct CatalogCaches {
     pub(super) cards: VersionedCache<ProductId, Product>,
+    pub(super) infos: GroupCache<MapKey, Option<CategoryInfo>>,
     pub(super) maps: GroupCache<MapKey, Option<CategoryMap>>,
     pub(super) pages: GroupCache<PageKey, Page>,
     pub(super) lists: GroupCache<MapKey, Vec<CategoryInfo>>,
@@ -43,8 +47,9 @@ pub struct CatalogCaches {
 pub(super) const ALL: &str = "all";
 
 impl CatalogCaches {
-    /// Caches on these tiers. `shop` tells the keys of this shop's data from those of others.
-    pub fn new(tiers: &Tiers, shop: &str, metrics: &Metrics) -> Self {
+    /// Caches on these tiers. `shop` tells the keys of this shop's data from those of others;
+    /// `is_shared` says that others change the data too.
+    pub fn new(tiers: &Tiers, shop: &str, is_shared: bool, metrics: &Metrics) -> Self {
         let settings = |name, capacity_bytes, expected_entries| CacheSettings {
             name,
             prefix: format!("vitrina:{shop}"),
@@ -52,12 +57,18 @@ impl CatalogCaches {
             capacity_bytes,
             expected_entries,
         };
-        let (cards, pages) =
-            (settings("card", CARD_BYTES, CARDS), settings("page", PAGE_BYTES, PAGES));
-        let maps = settings("category", MAP_BYTES, MAPS);
+        let mut cards = settings("card", CARD_BYTES, CARDS);
+        // In Redis they outlive this process, and with it the change that it did not take over.
+        if !is_shared && matches!(tiers, Tiers::Memory) {
+            cards.max_age = SOLE_AGE;
+        }
+        let pages = settings("page", PAGE_BYTES, PAGES);
+        let infos = settings("category", LIST_BYTES, MAPS);
+        let maps = settings("category_map", MAP_BYTES, MAPS);
         let lists = settings("categories", LIST_BYTES, 1);
         Self {
             cards: VersionedCache::new(tiers, &cards, weigh_card, metrics),
+            infos: GroupCache::new(tiers, &infos, weigh_info, metrics),
             maps: GroupCache::new(tiers, &maps, weigh_map, metrics),
             pages: GroupCache::new(tiers, &pages, weigh_page, metrics),
             lists: GroupCache::new(tiers, &lists, weigh_list, metrics),
@@ -87,6 +98,7 @@ impl CatalogCaches {
     /// Forgets what is known of a category.
     pub(super) fn changed(&self, category: &str) {
         self.lists.invalidate(ALL);
+        self.infos.invalidate(category);
         self.maps.invalidate(category);
         self.pages.invalidate(category);
     }
@@ -98,7 +110,7 @@ impl CacheKey for ProductId {
     }
 }
 
-/// A category has one map, and the shop one list of categories.
+/// A category has one map and one summary, and the shop one list of categories.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct MapKey;
 
@@ -158,6 +170,11 @@ fn weigh_page(page: &Page) -> usize {
 #[allow(clippy::ptr_arg)] // The cache hands out what it keeps.
 fn weigh_list(list: &Vec<CategoryInfo>) -> usize {
     list.iter().map(|category| size_of::<CategoryInfo>() + category.name.len()).sum()
+}
+
+#[allow(clippy::ref_option)] // The cache hands out what it keeps.
+fn weigh_info(info: &Option<CategoryInfo>) -> usize {
+    size_of::<CategoryInfo>() + info.as_ref().map_or(0, |category| category.name.len())
 }
 
 #[allow(clippy::ref_option)] // The cache hands out what it keeps.

@@ -86,6 +86,10 @@ impl Store for CassandraStore {
         LAYOUT_GRACE
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn kind(&self) -> &'static str {
         "Cassandra"
     }

@@ -93,6 +93,10 @@ impl Store for EmbeddedStore {
         LAYOUT_GRACE
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn kind(&self) -> &'static str {
         "embedded"
     }

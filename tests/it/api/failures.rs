@@ -94,6 +94,10 @@ broken!(Store {
         Duration::ZERO
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn kind(&self) -> &'static str {
         "broken"
     }
