@@ -10,8 +10,10 @@ use crate::cache::Tiers;
 use crate::catalog::CatalogService;
 use crate::catalog::service::CatalogCaches;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, ShopRules};
 use crate::graphql::ShopGraph;
+use crate::inventory::InventoryService;
+use crate::inventory::service::StockCaches;
 use crate::page::CursorKey;
 use crate::server::{Documents, Identity};
 use crate::storage::{Store, StoreError};
@@ -23,6 +25,8 @@ pub struct Shop {
     pub store: Arc<dyn Store>,
     /// Products and categories.
     pub catalog: Arc<CatalogService>,
+    /// How much there is of each product.
+    pub inventory: Arc<InventoryService>,
 }
 
 impl Shop {
@@ -31,13 +35,19 @@ impl Shop {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         tiers: &Tiers,
-        metrics: &Metrics,
+        rules: &ShopRules,
+        metrics: &Arc<Metrics>,
     ) -> Result<Self, StoreError> {
         let root = store.root_key().await?;
-        let caches = CatalogCaches::new(tiers, &shop_name(&root), store.is_shared(), metrics);
+        let (name, is_shared) = (shop_name(&root), store.is_shared());
+        tiers.tell(metrics);
+        let caches = CatalogCaches::new(tiers, &name, is_shared, metrics);
         let cursors = CursorKey::derive(&root);
-        let catalog = CatalogService::new(store.clone(), clock, cursors, caches);
-        Ok(Self { catalog: Arc::new(catalog), store })
+        let catalog = CatalogService::new(store.clone(), clock.clone(), cursors, caches);
+        let caches = StockCaches::new(tiers, &name, is_shared, metrics);
+        let low_stock = rules.low_stock.into();
+        let inventory = InventoryService::new(store.clone(), clock, caches, low_stock, metrics);
+        Ok(Self { catalog: Arc::new(catalog), inventory, store })
     }
 }
 

@@ -50,6 +50,21 @@ pub struct Config {
     pub cache: CacheConfig,
     /// Whether every answer tells what it took to read; staff are told always.
     pub tells_reads: bool,
+    /// How the shop wants things shown.
+    pub rules: ShopRules,
+}
+
+/// How the shop wants things shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShopRules {
+    /// Up to so many units of a product are shown as `LOW_STOCK`.
+    pub low_stock: u32,
+}
+
+impl Default for ShopRules {
+    fn default() -> Self {
+        Self { low_stock: 5 }
+    }
 }
 
 /// A secret that never shows up in a log or an error.

@@ -21,9 +21,15 @@ pub enum ErrorCode {
     TooMany,
     /// The same value stands more than once where it must be unique.
     Duplicate,
+    /// There is nothing under this key.
+    NotFound,
+    /// Units are reserved that the new quantity would not cover.
+    BelowReserved,
+    /// The idempotency key was used for something else.
+    KeyReused,
 }
 
-/// Something in the input of a mutation that the caller can mend. Nothing was changed.
+/// Something in the input of a mutation that the caller can mend. What it speaks of was not changed.
 #[derive(Debug, Clone, PartialEq, Eq, SimpleObject)]
 pub struct UserError {
     /// What kind of fault it is, for a program.

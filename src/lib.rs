@@ -4,7 +4,7 @@
 //!
 //! Business is cut by domain, the platform under it by layer:
 //!
-//! - [`catalog`]: products and categories. Every domain has the same files: `model` (types and
+//! - [`catalog`]: products and categories; [`inventory`]: how much there is of each. Every domain has the same files: `model` (types and
 //!   rules, no I/O), `store` (its contract with a store), `embedded` and `cassandra` (the two
 //!   stores), `service` (use cases), `graphql` (thin types and resolvers).
 //! - [`storage`]: what the stores share, the embedded engine, the Cassandra session.
@@ -35,8 +35,11 @@ pub mod demo;
 pub mod error;
 mod fault;
 pub mod graphql;
+pub mod input;
+pub mod inventory;
 pub mod money;
 pub mod page;
+pub mod product_id;
 pub mod server;
 pub mod storage;
 pub mod telemetry;

@@ -104,6 +104,36 @@ pub struct Metrics {
     documents: Family<DocumentLabels, Counter>,
     cache_lookups: Family<CacheLabels, Counter>,
     in_work: Gauge,
+    stock: StockCounters,
+    redis_in_use: Gauge,
+    degraded: Counter,
+}
+
+/// What the writers of stock rows count.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StockCounters {
+    rounds: Counter,
+    requests: Counter,
+    lost: Counter,
+    doubts: Counter,
+}
+
+impl StockCounters {
+    /// Notes a round that was written, and how many requests it answered.
+    pub(crate) fn round(&self, requests: usize) {
+        self.rounds.inc();
+        self.requests.inc_by(u64::try_from(requests).unwrap_or(u64::MAX));
+    }
+
+    /// Notes a round that another process was ahead of.
+    pub(crate) fn lost(&self) {
+        self.lost.inc();
+    }
+
+    /// Notes a round whose reply was lost.
+    pub(crate) fn doubt(&self) {
+        self.doubts.inc();
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -201,6 +231,27 @@ impl Default for Metrics {
             cache_lookups.clone(),
         );
         registry.register("requests_in_work", "HTTP requests being worked on", in_work.clone());
+        let stock = StockCounters::default();
+        for (name, help, counter) in [
+            ("stock_rounds", "Conditional writes of stock rows", &stock.rounds),
+            ("stock_requests", "Requests that these writes have answered", &stock.requests),
+            ("stock_lost_rounds", "Writes that another process was ahead of", &stock.lost),
+            ("stock_doubts", "Writes whose reply was lost", &stock.doubts),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
+        let redis_in_use = Gauge::default();
+        registry.register(
+            "redis_in_use",
+            "1 while Redis answers, 0 while it is left alone or there is none",
+            redis_in_use.clone(),
+        );
+        let degraded = Counter::default();
+        registry.register(
+            "degraded_operations",
+            "Operations that wanted Redis and did without",
+            degraded.clone(),
+        );
         Self {
             registry,
             http,
@@ -210,6 +261,9 @@ impl Default for Metrics {
             documents,
             cache_lookups,
             in_work,
+            stock,
+            redis_in_use,
+            degraded,
         }
     }
 }
@@ -252,6 +306,15 @@ impl Metrics {
         self.http.get_or_create(&labels).observe(started.elapsed().as_secs_f64());
     }
 
+    pub(crate) fn stock(&self) -> &StockCounters {
+        &self.stock
+    }
+
+    /// Notes whether Redis is in use.
+    pub(crate) fn redis_in_use(&self, in_use: bool) {
+        self.redis_in_use.set(in_use.into());
+    }
+
     pub(crate) fn in_work(&self) -> &Gauge {
         &self.in_work
     }
@@ -261,6 +324,9 @@ impl Metrics {
         let seconds = line.took.as_secs_f64();
         let labels = OperationLabels { root: line.root.clone(), outcome: line.outcome };
         self.operations.get_or_create(&labels).observe(seconds);
+        if line.reads.degraded {
+            self.degraded.inc();
+        }
         // Of several pages, the sums; and the read model of the first.
         let pages = line.reads.pages.first().map(|first| {
             let sum = |of: fn(&PageStats) -> u32| line.reads.pages.iter().map(of).sum::<u32>();
@@ -276,6 +342,7 @@ impl Metrics {
             ms = (seconds * 1e6).round() / 1e3,
             reads = line.reads.store_reads,
             cache_hits = line.reads.cache_hits,
+            degraded = line.reads.degraded.then_some("cache"),
             model = pages.map(|pages| pages.0),
             partitions = pages.map(|pages| pages.1),
             rows = pages.map(|pages| pages.2),
@@ -302,6 +369,7 @@ pub(crate) struct OperationStats {
     reads: Cell<u32>,
     cache_hits: Cell<u32>,
     pages: RefCell<Vec<PageStats>>,
+    degraded: Cell<bool>,
 }
 
 /// What a page of a category took to read.
@@ -323,6 +391,9 @@ pub(crate) struct OperationReads {
     pub(crate) cache_hits: u32,
     /// The pages of categories; at most [`MAX_PAGES_TOLD`].
     pub(crate) pages: Vec<PageStats>,
+    /// Whether Redis was wanted and did not answer.
+    #[serde(skip)]
+    pub(crate) degraded: bool,
 }
 
 /// Pages of one operation that are told of.
@@ -341,6 +412,7 @@ impl OperationStats {
                 store_reads: stats.reads.get(),
                 cache_hits: stats.cache_hits.get(),
                 pages: stats.pages.take(),
+                degraded: stats.degraded.get(),
             });
             (output, reads)
         };
@@ -355,6 +427,11 @@ impl OperationStats {
                 pages.push(PageStats { model, partitions, rows });
             }
         });
+    }
+
+    /// Notes that Redis was wanted and did not answer.
+    pub(crate) fn degraded() {
+        let _ = OPERATION.try_with(|stats| stats.degraded.set(true));
     }
 
     /// Notes an answer that needed no read because the operation had read it before.

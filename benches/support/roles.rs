@@ -30,7 +30,7 @@ use vitrina::cache::Tiers;
 use vitrina::clock::SystemClock;
 use vitrina::config::{
     AuthConfig, CacheConfig, CassandraConfig, Config, Limits, LogFormat, MIN_SECRET_BYTES, Secret,
-    StoreConfig,
+    ShopRules, StoreConfig,
 };
 use vitrina::demo::{self, DEFAULT_PRODUCTS};
 use vitrina::storage::Store;
@@ -113,6 +113,7 @@ pub(super) fn config(cache: CacheConfig) -> Result<Config> {
         introspection: true,
         cache,
         tells_reads: false,
+        rules: ShopRules::default(),
     })
 }
 
@@ -129,7 +130,8 @@ pub(super) async fn shop(
 ) -> Result<Router> {
     let app = Arc::new(App::new(config, metrics.clone()));
     let tiers = Tiers::open(&app.config.cache).await;
-    app.open(Shop::open(store, Arc::new(SystemClock), &tiers, metrics).await?);
+    let clock = Arc::new(SystemClock);
+    app.open(Shop::open(store, clock, &tiers, &app.config.rules, metrics).await?);
     Ok(server::router(app))
 }
 

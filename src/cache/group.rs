@@ -201,6 +201,8 @@ mod tests {
             max_age: MAX_AGE,
             capacity_bytes: 1 << 20,
             expected_entries: 1_000,
+            hot_asks: 0,
+            announces: false,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ type Flights<K, V> = HashMap<K, Arc<Flight<V>>>;
 /// Reading takes the lock of one shard of the cache. Everything that changes an entry also holds
 /// the lock of its flights, so that looking at an entry and replacing it is one step.
 pub(super) struct Memory<K, V> {
-    max_age: Duration,
+    /// In nanoseconds.
+    max_age: AtomicU64,
     weigh: fn(&V) -> usize,
     held: Cache<K, Held<V>, ByBytes>,
     flights: Box<[Mutex<Flights<K, V>>]>,
@@ -61,13 +63,18 @@ impl<K: Clone + Hash + Eq, V> Memory<K, V> {
         let expected = settings.expected_entries.max(1);
         let held = Cache::with_weighter(expected, settings.capacity_bytes, ByBytes);
         let flights = (0..held.num_shards()).map(|_| Mutex::default()).collect();
-        Self { max_age: settings.max_age, weigh, held, flights }
+        Self { max_age: AtomicU64::new(nanos(settings.max_age)), weigh, held, flights }
     }
 
     /// The moment that is too old for somebody who asks at `asked`.
     pub(super) fn oldest(&self, asked: Instant) -> Option<Instant> {
         // There is none while the machine's clock is younger than the age.
-        asked.checked_sub(self.max_age)
+        asked.checked_sub(Duration::from_nanos(self.max_age.load(Ordering::Relaxed)))
+    }
+
+    /// From now on entries are answered with until they are this old.
+    pub(super) fn set_max_age(&self, max_age: Duration) {
+        self.max_age.store(nanos(max_age), Ordering::Relaxed);
     }
 
     /// An answer with its weight; `key_bytes` is the length of its key.
@@ -126,6 +133,15 @@ impl<K: Clone + Hash + Eq, V> Memory<K, V> {
         }
     }
 
+    /// The same, if the key is in memory or being filled. What nobody here asks for is not kept.
+    pub(super) fn put_if_known(&self, key: &K, held: Held<V>) {
+        let is_known = self.flights(key).contains_key(key) || self.held.peek(key).is_some();
+        // Who begins to fill it between these lines reads what is true by now.
+        if is_known {
+            self.put(key.clone(), held);
+        }
+    }
+
     /// Keeps the newer of two answers and says which. The key's flights are locked.
     fn keep(&self, key: K, held: Held<V>) -> Held<V> {
         let oldest = self.oldest(Instant::now());
@@ -137,6 +153,10 @@ impl<K: Clone + Hash + Eq, V> Memory<K, V> {
             }
         }
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl<K: Hash + Eq, V> Memory<K, V> {

@@ -22,8 +22,10 @@
 
 mod flight;
 mod group;
+mod heat;
 mod marks;
 mod memory;
+mod messages;
 mod redis;
 mod shared;
 mod versioned;
@@ -59,6 +61,12 @@ impl CacheKey for String {
     }
 }
 
+/// A key that can be read back from its text.
+pub trait ReadableKey: CacheKey {
+    /// The key that [`CacheKey::redis_key`] has written; `None` if it has not.
+    fn from_redis_key(text: &str) -> Option<Self>;
+}
+
 impl CacheKey for Arc<str> {
     fn redis_key(&self) -> Cow<'_, str> {
         Cow::Borrowed(self)
@@ -80,7 +88,16 @@ pub struct CacheSettings {
     /// How many entries are expected in that memory. It decides into how many parts the cache is
     /// cut, and the largest entry is as large as a part.
     pub expected_entries: usize,
+    /// An entry goes to Redis once it was asked for about so often within a second; 0 for all of
+    /// them.
+    pub hot_asks: u32,
+    /// Whether instances tell each other what was put; see [`VersionedCache::listen`].
+    pub announces: bool,
 }
+
+/// The reads of a store that a cache makes at once. Without Redis, or with an empty one, everything
+/// falls through to the store; the rest of it waits here rather than there.
+const MAX_FETCHES: usize = 256;
 
 /// Where entries are kept.
 #[derive(Clone)]
@@ -101,6 +118,22 @@ impl Tiers {
             CacheConfig::Memory => Self::Memory,
             CacheConfig::Redis(config) => Self::Redis(Redis::open(config).await),
         }
+    }
+
+    /// Keeps the metrics told of whether Redis is in use.
+    pub fn tell(&self, metrics: &Arc<Metrics>) {
+        let Self::Redis(redis) = self else { return };
+        let (mut in_use, metrics) = (redis.in_use(), Arc::downgrade(metrics));
+        tokio::spawn(async move {
+            loop {
+                let Some(metrics) = metrics.upgrade() else { return };
+                metrics.redis_in_use(*in_use.borrow_and_update());
+                drop(metrics);
+                if in_use.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
     }
 
     fn redis(&self) -> Option<&Arc<Redis>> {

@@ -18,7 +18,9 @@ use tokio::time::Instant;
 
 use super::CacheSettings;
 use super::flight::Held;
+use super::messages;
 use super::redis::{Reading, Redis};
+use crate::telemetry::OperationStats;
 
 /// Digits of a number in a value.
 const DIGITS: usize = 20;
@@ -39,6 +41,23 @@ static STORE: LazyLock<Script> = LazyLock::new(|| {
              if left > 0 and string.sub(value, 1, 40) > there then
                  redis.call('SET', key, value, 'PX', left)
              end
+         end",
+    )
+});
+
+/// Stores a value that was just written, and tells the other instances of it. In this order: who has
+/// heard of it finds it.
+static ANNOUNCE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "local time = redis.call('TIME')
+         local now = time[1] * 1000000 + time[2]
+         local value = ARGV[2]
+         local left = math.floor((string.sub(value, 21, 40) + ARGV[1] - now) / 1000)
+         if left > 0 then
+             if string.sub(value, 1, 40) > redis.call('GETRANGE', KEYS[1], 0, 39) then
+                 redis.call('SET', KEYS[1], value, 'PX', left)
+             end
+             redis.call('PUBLISH', KEYS[2], ARGV[3] .. value)
          end",
     )
 });
@@ -87,9 +106,9 @@ pub(super) struct Found<V> {
 
 /// The part of one cache in Redis.
 pub(super) struct Shared {
-    redis: Arc<Redis>,
+    pub(super) redis: Arc<Redis>,
     prefix: String,
-    max_age: Duration,
+    pub(super) max_age: Duration,
 }
 
 impl Shared {
@@ -114,12 +133,35 @@ impl Shared {
         format!("{}:g:{group}", self.prefix)
     }
 
+    /// The channel on which instances tell each other of changes.
+    pub(super) fn channel(&self) -> String {
+        format!("{}:c", self.prefix)
+    }
+
+    /// Takes a message of [`Self::announce`] apart; `None` if it is none, or too old to matter.
+    pub(super) fn heard<'m, V: DeserializeOwned>(
+        &self,
+        message: &'m [u8],
+    ) -> Option<(&'m str, Found<V>)> {
+        let (key, value) = messages::read(message)?;
+        let found = decode(&self.redis.link()?.reading(), value)?;
+        (found.since.elapsed() < self.max_age).then_some((key, found))
+    }
+
+    async fn read(&self, keys: &[String]) -> Option<Reading> {
+        let reading = self.redis.read(keys).await;
+        if reading.is_none() {
+            OperationStats::degraded();
+        }
+        reading
+    }
+
     /// Reads entries by their names; `None` if Redis was not asked or did not answer.
     pub(super) async fn find<V: DeserializeOwned>(
         &self,
         keys: &[String],
     ) -> Option<Vec<Option<Found<V>>>> {
-        let reading = self.redis.read(keys).await?;
+        let reading = self.read(keys).await?;
         let decode = |value: &Option<Bytes>| value.as_deref().and_then(|v| decode(&reading, v));
         Some(reading.values.iter().map(decode).collect())
     }
@@ -129,7 +171,7 @@ impl Shared {
         &self,
         keys: &[String; 2],
     ) -> Option<Option<Found<V>>> {
-        let reading = self.redis.read(keys).await?;
+        let reading = self.read(keys).await?;
         let (changed, value) = match reading.values.as_slice() {
             [changed, Some(value)] => (changed.as_deref().unwrap_or_default(), value),
             _ => return Some(None),
@@ -157,6 +199,21 @@ impl Shared {
                 }
             }
             (!is_empty).then_some(script)
+        });
+    }
+
+    /// Stores an entry that was just written in the background, and tells the other instances.
+    pub(super) fn announce<V>(&self, key: &str, held: Held<V>)
+    where
+        V: Serialize + Send + Sync + 'static,
+    {
+        let (max_age, channel) = (micros_text(self.max_age), self.channel());
+        let (name, message) = (self.key(key), messages::write(key));
+        self.in_background(Urgency::Change, held.since, move |redis_since| {
+            let mut script = ANNOUNCE.prepare_invoke();
+            script.key(name).key(channel).arg(max_age).arg(encode(&held, redis_since)?);
+            script.arg(message);
+            Some(script)
         });
     }
 

@@ -1,15 +1,20 @@
 //! A cache of rows that have versions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
+use super::heat::Heat;
 use super::marks::Marks;
 use super::memory::{Claim, Claimed, Memory};
 use super::shared::{Shared, Urgency};
-use super::{CacheKey, CacheSettings, Counters, MAX_WAIT, MAX_WAITS, Tiers};
+use super::{
+    CacheKey, CacheSettings, Counters, MAX_FETCHES, MAX_WAIT, MAX_WAITS, ReadableKey, Tiers,
+};
 use crate::telemetry::Metrics;
 
 /// What is known of one key.
@@ -42,6 +47,11 @@ struct Open<K, V> {
     /// When a key was put last by this instance. What Redis holds may be older for a moment.
     puts: Marks,
     counters: Counters,
+    /// How often keys are asked for; `None` if that does not matter.
+    heat: Option<Heat>,
+    hot_asks: u32,
+    announces: bool,
+    fetches: Semaphore,
 }
 
 /// A key that a call fills, and where its answer goes.
@@ -63,6 +73,10 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Versi
             shared: tiers.redis().map(|redis| Shared::new(redis, settings)),
             puts: Marks::new(),
             counters: Counters::new(metrics, settings.name),
+            heat: (settings.hot_asks > 0 && tiers.redis().is_some()).then(Heat::new),
+            hot_asks: settings.hot_asks,
+            announces: settings.announces,
+            fetches: Semaphore::new(MAX_FETCHES),
         };
         Self { open: Some(open) }
     }
@@ -90,6 +104,10 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Versi
         };
         let asked = Instant::now();
         let oldest = open.memory.oldest(asked);
+        if let Some(heat) = &open.heat {
+            let second = heat.second(asked);
+            keys.iter().for_each(|key| heat.note(key, second));
+        }
         let mut answers = Vec::with_capacity(keys.len());
         let mut missing = Vec::new();
         for (place, key) in keys.iter().enumerate() {
@@ -115,11 +133,70 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Versi
         open.puts.mark(&key);
         let text = key.redis_key();
         let held = open.memory.weigh(text.len(), entry.version, entry.value, Instant::now());
-        if let Some(shared) = &open.shared {
-            shared.store(vec![(shared.key(&text), held.clone())], Urgency::Change);
+        match &open.shared {
+            Some(shared) if open.announces => shared.announce(&text, held.clone()),
+            Some(shared) => {
+                shared.store(vec![(shared.key(&text), held.clone())], Urgency::Change);
+            }
+            None => {}
         }
         drop(text);
         open.memory.put(key, held);
+    }
+
+    /// From now on entries in memory are answered with until they are this old.
+    pub fn set_max_age(&self, max_age: Duration) {
+        if let Some(open) = &self.open {
+            open.memory.set_max_age(max_age);
+        }
+    }
+}
+
+impl<K: ReadableKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> VersionedCache<K, V> {
+    /// Takes over what other instances put, as soon as they say so, and passes it on to `told`.
+    /// While nobody can be heard, entries are answered with until they are `deaf_age` old.
+    pub fn listen(
+        self: &Arc<Self>,
+        deaf_age: Duration,
+        told: impl Fn(K, Entry<V>) + Send + Sync + 'static,
+    ) {
+        let Some(shared) = self.open.as_ref().and_then(|open| open.shared.as_ref()) else { return };
+        let this = Arc::downgrade(self);
+        let hear = move |message: &[u8]| {
+            let Some(this) = this.upgrade() else { return false };
+            if let Some((key, entry)) = this.hear(message) {
+                told(key, entry);
+            }
+            true
+        };
+        let mut listening = shared.redis.listen(shared.channel(), hear);
+        let (mut in_use, max_age) = (shared.redis.in_use(), shared.max_age);
+        let this = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                let hears = *listening.borrow_and_update() && *in_use.borrow_and_update();
+                let Some(cache) = this.upgrade() else { return };
+                cache.set_max_age(if hears { max_age } else { deaf_age });
+                drop(cache);
+                let changed = tokio::select! {
+                    changed = listening.changed() => changed,
+                    changed = in_use.changed() => changed,
+                };
+                if changed.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    fn hear(&self, message: &[u8]) -> Option<(K, Entry<V>)> {
+        let open = self.open.as_ref()?;
+        let (text, found) = open.shared.as_ref()?.heard::<V>(message)?;
+        let key = K::from_redis_key(text)?;
+        let entry = Entry { version: found.version, value: found.value.clone() };
+        let held = open.memory.weigh(text.len(), found.version, found.value, found.since);
+        open.memory.put_if_known(&key, held);
+        Some((key, entry))
     }
 }
 
@@ -185,6 +262,8 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
         if own.is_empty() {
             return Ok(());
         }
+        // Closed by nobody.
+        let _permit = self.fetches.acquire().await;
         let since = Instant::now();
         let entries = fetch(own.iter().map(|(_, _, key)| key.clone()).collect()).await?;
         let mut fetched = Vec::with_capacity(own.len());
@@ -193,7 +272,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
             let held = self.memory.weigh(text.len(), entry.version, entry.value, since);
             let (best, kept) = claimed.complete(held);
             answers[place].clone_from(&best.value);
-            if let (true, Some(shared)) = (kept, &self.shared) {
+            if let (true, Some(shared)) = (kept && self.is_hot(&key), &self.shared) {
                 fetched.push((shared.key(&text), best));
             }
         }
@@ -211,10 +290,17 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
         answers: &mut [Option<Arc<V>>],
     ) -> Vec<Own<'a, K, V>> {
         let Some(shared) = &self.shared else { return own };
+        let (own, mut remaining): (Vec<_>, Vec<_>) =
+            own.into_iter().partition(|(_, _, key)| self.is_hot(key));
+        if own.is_empty() {
+            return remaining;
+        }
         let names: Vec<_> = own.iter().map(|(_, _, key)| shared.key(&key.redis_key())).collect();
-        let Some(found) = shared.find::<V>(&names).await else { return own };
-        let asked = own.len();
-        let mut remaining = Vec::new();
+        let Some(found) = shared.find::<V>(&names).await else {
+            remaining.extend(own);
+            return remaining;
+        };
+        let (asked, cold) = (own.len(), remaining.len());
         for ((place, claimed, key), found) in own.into_iter().zip(found) {
             let fresh = found.filter(|found| {
                 Some(found.since) > oldest && Some(found.since) > self.puts.last(&key)
@@ -228,8 +314,15 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
                 None => remaining.push((place, claimed, key)),
             }
         }
-        self.counters.redis.note(asked - remaining.len(), remaining.len());
+        let missed = remaining.len() - cold;
+        self.counters.redis.note(asked - missed, missed);
         remaining
+    }
+
+    /// Whether a key is asked for often enough to be worth a place in Redis.
+    fn is_hot(&self, key: &K) -> bool {
+        let hot = |heat: &Heat| heat.count(key, heat.second(Instant::now())) >= self.hot_asks;
+        self.heat.as_ref().is_none_or(hot)
     }
 }
 
@@ -258,6 +351,8 @@ mod tests {
             max_age: MAX_AGE,
             capacity_bytes,
             expected_entries: 1_000,
+            hot_asks: 0,
+            announces: false,
         }
     }
 

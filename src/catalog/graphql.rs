@@ -17,6 +17,7 @@ use crate::error::{Error, UserError};
 use crate::graphql::{
     ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject, MoneyInput, write_object,
 };
+use crate::inventory::graphql::{StockNode, stock_of, stocks_of};
 use crate::money::{Currency, Money};
 use crate::page::PageArgs;
 use pages::ProductsArgs;
@@ -63,7 +64,7 @@ impl CatalogQuery {
 }
 
 /// Something the shop sells, in an answer.
-type ProductNode = Leaf<Arc<Product>>;
+pub type ProductNode = Leaf<Arc<Product>>;
 
 /// Something the shop sells.
 pub struct ProductShape<'a>(&'a Product);
@@ -110,6 +111,16 @@ impl ProductShape<'_> {
     /// The address of its picture.
     async fn image_url(&self) -> Option<&str> {
         self.0.image_url.as_deref()
+    }
+
+    /// How much there is of it in a geo zone, such as «Москва»; null if it is not sold there.
+    async fn stock(&self, ctx: &Context<'_>, geo_zone: String) -> Result<Option<StockNode>> {
+        stock_of(ctx, &self.0.id, &geo_zone).await
+    }
+
+    /// How much there is of it in every zone where it is sold.
+    async fn stocks(&self, ctx: &Context<'_>) -> Result<Vec<StockNode>> {
+        stocks_of(ctx, &self.0.id).await
     }
 
     /// When it was first stored.

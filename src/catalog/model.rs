@@ -3,9 +3,7 @@
 pub mod browse;
 pub mod buckets;
 
-use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,10 +14,10 @@ use self::browse::kopecks;
 use self::buckets::{Bucket, Kopecks, Layout};
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, UserError};
+use crate::input::{Faults, TextFault, check_text};
 use crate::money::{Money, PRICE_SCALE};
+pub use crate::product_id::{MAX_ID_CHARS, ProductId};
 
-/// Most characters of a product id: the shop's PIM hands out keys like `PROD-12345`.
-pub const MAX_ID_CHARS: usize = 64;
 /// Most characters of a product's name.
 pub const MAX_NAME_CHARS: usize = 300;
 /// Most characters of a description: some pages of text, yet a batch of 100 stays a small write.
@@ -42,44 +40,6 @@ pub const MAX_BATCH: usize = 100;
 pub const MAX_LOOKUP: usize = 250;
 /// Most categories a shop may have: the list of them is one answer, not a paged one.
 pub const MAX_CATEGORIES: usize = 1_000;
-
-/// The shop's own key of a product: 1–64 characters, none of them a control character.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ProductId(Arc<str>);
-
-impl ProductId {
-    /// Takes a key that came from outside; says what is wrong with it otherwise.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
-        match check_text(text, MAX_ID_CHARS) {
-            None => Ok(Self(text.into())),
-            Some(TextFault::Blank) => Err("a product id must not be empty"),
-            Some(TextFault::TooLong) => Err("a product id has at most 64 characters"),
-            Some(TextFault::Control) => Err("a product id has no control characters"),
-        }
-    }
-
-    /// Takes a key known to be valid: one that was read back from a store, or made by the program.
-    pub fn new_unchecked(text: impl Into<Arc<str>>) -> Self {
-        Self(text.into())
-    }
-
-    /// The key as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for ProductId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Borrow<str> for ProductId {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
 
 /// A named property of a product, such as «Цвет»: «чёрный».
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -299,11 +259,11 @@ pub struct RawProduct {
 /// Checks a whole batch. Either every product of it is acceptable, or the answer lists everything
 /// that is wrong, each fault with its path below `products`.
 pub fn check_batch(batch: Vec<RawProduct>) -> Result<Vec<ProductDraft>, Vec<UserError>> {
-    let mut faults = Faults::default();
+    let mut faults = Faults::of("products");
     let mut seen = HashSet::new();
     let mut drafts = Vec::with_capacity(batch.len());
     for (index, raw) in batch.into_iter().enumerate() {
-        faults.product = index;
+        faults.entry = index;
         if !seen.insert(raw.id.clone()) {
             faults.add(&["id"], ErrorCode::Duplicate, "The same id stands twice in this batch.");
         }
@@ -395,56 +355,6 @@ pub fn check_category_name(name: &str) -> Result<(), &'static str> {
         Some(TextFault::Blank) => Err("a category name must not be empty"),
         Some(TextFault::TooLong) => Err("a category name has at most 100 characters"),
         Some(TextFault::Control) => Err("a category name has no control characters"),
-    }
-}
-
-enum TextFault {
-    Blank,
-    TooLong,
-    Control,
-}
-
-fn check_text(text: &str, max_chars: usize) -> Option<TextFault> {
-    if text.trim().is_empty() {
-        Some(TextFault::Blank)
-    } else if text.chars().count() > max_chars {
-        Some(TextFault::TooLong)
-    } else if text.chars().any(char::is_control) {
-        Some(TextFault::Control)
-    } else {
-        None
-    }
-}
-
-/// Collects what is wrong with a batch.
-#[derive(Default)]
-struct Faults {
-    product: usize,
-    found: Vec<UserError>,
-}
-
-impl Faults {
-    fn add(&mut self, path: &[&str], code: ErrorCode, message: &str) {
-        let field = ["products".to_owned(), self.product.to_string()]
-            .into_iter()
-            .chain(path.iter().map(|&step| step.to_owned()))
-            .collect();
-        self.found.push(UserError { code, field: Some(field), message: message.to_owned() });
-    }
-
-    fn too_long(&mut self, path: &[&str], max_chars: usize) {
-        self.add(path, ErrorCode::TooLong, &format!("At most {max_chars} characters."));
-    }
-
-    fn text(&mut self, path: &[&str], text: &str, max_chars: usize) {
-        match check_text(text, max_chars) {
-            None => {}
-            Some(TextFault::Blank) => self.add(path, ErrorCode::Blank, "This must not be empty."),
-            Some(TextFault::TooLong) => self.too_long(path, max_chars),
-            Some(TextFault::Control) => {
-                self.add(path, ErrorCode::Invalid, "Control characters are not allowed here.");
-            }
-        }
     }
 }
 

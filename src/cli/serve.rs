@@ -17,7 +17,9 @@ use crate::cache::Tiers;
 use crate::catalog::model::buckets::SPLIT_ROWS;
 use crate::catalog::service::keeper;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{AuthConfig, CacheConfig, Config, ConfigError, Limits, Secret, StoreConfig};
+use crate::config::{
+    AuthConfig, CacheConfig, Config, ConfigError, Limits, Secret, ShopRules, StoreConfig,
+};
 use crate::storage::Store;
 use crate::telemetry::Metrics;
 use crate::{demo, server, storage};
@@ -58,6 +60,9 @@ pub(super) struct ServeArgs {
     #[arg(long, env = "VITRINA_MAX_COST", default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(100..))]
     max_cost: u32,
+    /// Up to so many units of a product are shown as LOW_STOCK
+    #[arg(long, env = "VITRINA_LOW_STOCK", default_value_t = ShopRules::default().low_stock)]
+    low_stock: u32,
     /// Rows of a category's bucket beyond which it is split
     #[arg(long, env = "VITRINA_SPLIT_ROWS", default_value_t = SPLIT_ROWS,
           value_parser = clap::value_parser!(u64).range(100..))]
@@ -109,6 +114,7 @@ impl ServeArgs {
             introspection: self.introspection == Switch::On,
             cache: CacheConfig::parse(&self.cache)?,
             tells_reads: is_demo,
+            rules: ShopRules { low_stock: self.low_stock },
         };
         Ok(Plan { config, is_demo, own_secret, split_rows: self.split_rows })
     }
@@ -182,13 +188,15 @@ async fn open(
     }
     tracing::info!(store = store.kind(), "open");
     let tiers = Tiers::open(&app.config.cache).await;
-    app.open(Shop::open(store, clock, &tiers, &metrics).await?);
+    app.open(Shop::open(store, clock, &tiers, &app.config.rules, &metrics).await?);
     Ok(())
 }
 
 async fn fill(store: &dyn Store, clock: &dyn Clock) -> Result<(), Failure> {
     tracing::info!(products = demo::DEFAULT_PRODUCTS, "the store is empty: filling in the demo");
-    // One write: a process that is killed meanwhile leaves the store empty, not half full.
+    // Stock first, and all products with one write: a process that is killed meanwhile leaves a
+    // store without products, which is filled again.
+    store.stock_up(demo::stock(0..demo::DEFAULT_PRODUCTS), clock.now()).await?;
     let products = (0..demo::DEFAULT_PRODUCTS).map(demo::catalogue::product).collect();
     store.upsert_products(products, clock.now()).await?;
     Ok(())

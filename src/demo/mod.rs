@@ -5,12 +5,15 @@ pub mod images;
 mod tables;
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use crate::catalog::model::MAX_BATCH;
 use crate::catalog::model::buckets::Layout;
 use crate::clock::Clock;
+use crate::inventory::model::{GeoZone, StockKey};
+use crate::product_id::ProductId;
 use crate::storage::{Store, StoreError};
 
 /// Products of the demo shop, unless told otherwise.
@@ -35,6 +38,8 @@ pub async fn fill(
     let batches = (0..products).step_by(MAX_BATCH).map(|first| {
         let last = (first + batch).min(products);
         async move {
+            // Stock first: a product that is shown has it.
+            store.stock_up(stock(first..last), clock.now()).await?;
             let drafts = (first..last).map(catalogue::product).collect();
             store.upsert_products(drafts, clock.now()).await?;
             Ok(last - first)
@@ -47,6 +52,19 @@ pub async fn fill(
             std::future::ready(Ok(()))
         })
         .await
+}
+
+/// The stock of these products in all zones.
+pub fn stock(products: Range<u64>) -> Vec<(StockKey, i64)> {
+    let mut rows = Vec::new();
+    for index in products {
+        let product = ProductId::new_unchecked(catalogue::id_of(index));
+        rows.extend(catalogue::stock(index).into_iter().map(|(zone, units)| {
+            let zone = GeoZone::new_unchecked(zone);
+            (StockKey { product: product.clone(), zone }, i64::from(units))
+        }));
+    }
+    rows
 }
 
 /// Lays out categories that are not there yet for what is about to come, so that none of them has

@@ -6,6 +6,7 @@ use super::loader::{Loader, Rounds};
 use crate::app::Shop;
 use crate::catalog::graphql::{CategoryFetch, CategoryListFetch, ProductFetch};
 use crate::error::Error;
+use crate::inventory::graphql::{StockFetch, ZonesFetch};
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,10 @@ pub struct RequestContext {
     pub categories: Loader<CategoryFetch>,
     /// All categories.
     pub category_lists: Loader<CategoryListFetch>,
+    /// Stock of products in zones.
+    pub stock: Loader<StockFetch>,
+    /// The zones of products.
+    pub zones: Loader<ZonesFetch>,
 }
 
 impl RequestContext {
@@ -39,7 +44,9 @@ impl RequestContext {
         let products = Loader::new(ProductFetch(catalog()), rounds);
         let categories = Loader::new(CategoryFetch(catalog()), rounds);
         let category_lists = Loader::new(CategoryListFetch(catalog()), rounds);
-        Self { shop, viewer, products, categories, category_lists }
+        let stock = Loader::new(StockFetch(shop.inventory.clone()), rounds);
+        let zones = Loader::new(ZonesFetch(shop.inventory.clone()), rounds);
+        Self { shop, viewer, products, categories, category_lists, stock, zones }
     }
 
     /// Lets staff through and nobody else.

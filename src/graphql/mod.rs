@@ -13,7 +13,7 @@ pub mod variables;
 use async_graphql::extensions::{Extension, ExtensionContext, ExtensionFactory, NextExecute};
 use async_graphql::parser::types::ExecutableDocument;
 use async_graphql::{
-    EmptySubscription, MergedObject, Request, Response, Schema, SchemaBuilder, ServerError,
+    MergedObject, MergedSubscription, Request, Response, Schema, SchemaBuilder, ServerError,
     ValidationMode,
 };
 use async_trait::async_trait;
@@ -26,6 +26,7 @@ pub use loader::{Fetch, Loader, Rounds};
 pub use scalars::{DateTimeScalar, DecimalScalar, MoneyInput};
 
 use crate::catalog::graphql::{CatalogMutation, CatalogQuery};
+use crate::inventory::graphql::{InventoryMutation, InventorySubscription};
 
 /// Everything that can be asked.
 #[derive(MergedObject, Default)]
@@ -33,9 +34,13 @@ pub struct Query(CatalogQuery);
 
 /// Everything that can be changed.
 #[derive(MergedObject, Default)]
-pub struct Mutation(CatalogMutation);
+pub struct Mutation(CatalogMutation, InventoryMutation);
 
-type ShopSchema = Schema<Query, Mutation, EmptySubscription>;
+/// Everything that can be watched.
+#[derive(MergedSubscription, Default)]
+pub struct Subscription(InventorySubscription);
+
+type ShopSchema = Schema<Query, Mutation, Subscription>;
 
 /// The schema in the two forms that serving needs.
 ///
@@ -54,7 +59,7 @@ impl ShopGraph {
     pub fn new(introspection: bool) -> Self {
         let builder = || {
             let mut builder: SchemaBuilder<_, _, _> =
-                Schema::build(Query::default(), Mutation::default(), EmptySubscription);
+                Schema::build(Query::default(), Mutation::default(), Subscription::default());
             if !introspection {
                 builder = builder.disable_introspection().disable_suggestions();
             }

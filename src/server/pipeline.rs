@@ -222,8 +222,13 @@ async fn execute(
     let (result, reads) = OperationStats::collect(run).await;
     let result = match result {
         Ok(Ok(mut response)) => {
-            if tells_reads && let Ok(reads) = async_graphql::to_value(&reads) {
-                response.extensions.insert("reads".to_owned(), reads);
+            if tells_reads && let Ok(told) = async_graphql::to_value(&reads) {
+                response.extensions.insert("reads".to_owned(), told);
+            }
+            if reads.degraded {
+                // Everybody may know: nothing is wrong with the answer, it only took longer.
+                let cache = async_graphql::Value::List(vec!["cache".into()]);
+                response.extensions.insert("degraded".to_owned(), cache);
             }
             complete(&mut response.data, flat, app.graph.index());
             // They come as they happened; a client reads them in the order of its query.

@@ -11,11 +11,12 @@ use async_trait::async_trait;
 use crate::catalog::CatalogStore;
 use crate::clock::Clock;
 use crate::config::StoreConfig;
+use crate::inventory::InventoryStore;
 use crate::telemetry::Metrics;
 
 /// Everything the shop keeps, behind one handle. A store implements the trait of every domain.
 #[async_trait]
-pub trait Store: CatalogStore {
+pub trait Store: CatalogStore + InventoryStore {
     /// Whether the store can answer right now; the error says what is missing.
     async fn ready(&self) -> Result<(), StoreError>;
 

@@ -56,6 +56,8 @@ impl CatalogCaches {
             max_age: MAX_AGE,
             capacity_bytes,
             expected_entries,
+            hot_asks: 0,
+            announces: false,
         };
         let mut cards = settings("card", CARD_BYTES, CARDS);
         // In Redis they outlive this process, and with it the change that it did not take over.

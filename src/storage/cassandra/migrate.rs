@@ -19,6 +19,7 @@ use crate::storage::{OpenError, StoreError};
 const MIGRATIONS: &[(i32, &str, &str)] = &[
     (1, "catalogue", include_str!("migrations/0001_catalogue.cql")),
     (2, "browsing", include_str!("migrations/0002_browsing.cql")),
+    (3, "inventory", include_str!("migrations/0003_inventory.cql")),
 ];
 
 /// The tables that migrations themselves need.

@@ -18,11 +18,13 @@ pub use statement::{Access, Statement, Statements};
 use super::{OpenError, Store, StoreError};
 use crate::catalog::cassandra::CatalogStatements;
 use crate::config::CassandraConfig;
+use crate::inventory::cassandra::InventoryStatements;
 use crate::telemetry::Metrics;
 
 /// All domains on one Cassandra cluster.
 pub struct CassandraStore {
     pub(crate) catalog: Arc<CatalogStatements>,
+    pub(crate) inventory: InventoryStatements,
     shared: shared::SharedStatements,
     ping: Statement,
 }
@@ -45,6 +47,7 @@ impl CassandraStore {
         let statements = Statements::new(session, config, metrics);
         Ok(Self {
             catalog: Arc::new(Box::pin(CatalogStatements::prepare(&statements)).await?),
+            inventory: Box::pin(InventoryStatements::prepare(&statements)).await?,
             shared: shared::SharedStatements::prepare(&statements).await?,
             // A read at quorum of a table that is always there: it answers when the shop can.
             ping: statements

@@ -35,6 +35,9 @@ pub enum Access {
     ReadOne,
     /// `LOCAL_QUORUM`, may be repeated, asks another replica when slow: sees what was acknowledged.
     ReadQuorum,
+    /// `LOCAL_SERIAL`, may be repeated: sees what conditional writes have done, and ends one that was
+    /// left under way; for settling what became of it.
+    ReadSerial,
     /// `ALL`, may be repeated: for what must not be missed anywhere; fails when a replica is away.
     ReadAll,
     /// `LOCAL_QUORUM`, may be repeated: writing the same again changes nothing.
@@ -53,12 +56,14 @@ pub enum Access {
 
 impl Access {
     fn is_read(self) -> bool {
-        matches!(self, Self::ReadOne | Self::ReadQuorum | Self::ReadAll)
+        matches!(self, Self::ReadOne | Self::ReadQuorum | Self::ReadSerial | Self::ReadAll)
     }
 
     fn consistency(self) -> Consistency {
         match self {
             Self::ReadOne => Consistency::LocalOne,
+            // A serial read is asked for by the ordinary consistency of a SELECT.
+            Self::ReadSerial => Consistency::LocalSerial,
             Self::ConditionalEverywhere => Consistency::EachQuorum,
             Self::ReadAll | Self::WriteAll => Consistency::All,
             Self::ReadQuorum | Self::WriteQuorum | Self::CountQuorum | Self::Conditional => {
@@ -273,6 +278,7 @@ mod tests {
         for access in [
             Access::ReadOne,
             Access::ReadQuorum,
+            Access::ReadSerial,
             Access::WriteQuorum,
             Access::CountQuorum,
             Access::Conditional,

@@ -20,6 +20,7 @@ use super::{OpenError, Store, StoreError};
 use crate::catalog::CatalogStore;
 use crate::catalog::embedded::CatalogTables;
 use crate::clock::{Clock, Timestamp};
+use crate::inventory::embedded::InventoryTables;
 use crate::telemetry::Metrics;
 
 /// Writes see the layout as it is; a page may be of one that was cached for a moment, and takes
@@ -30,6 +31,7 @@ const LAYOUT_GRACE: Duration = Duration::from_secs(4);
 pub struct EmbeddedStore {
     pub(crate) engine: Engine,
     pub(crate) catalog: CatalogTables,
+    pub(crate) inventory: InventoryTables,
     shared: shared::SharedTables,
 }
 
@@ -42,8 +44,9 @@ impl EmbeddedStore {
     ) -> Result<Self, OpenError> {
         let engine = Engine::open(dir, clock, metrics)?;
         let catalog = CatalogTables::open(&engine)?;
+        let inventory = InventoryTables::open(&engine)?;
         let shared = shared::SharedTables::open(&engine)?;
-        Ok(Self { engine, catalog, shared })
+        Ok(Self { engine, catalog, inventory, shared })
     }
 }
 

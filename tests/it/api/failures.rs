@@ -11,6 +11,8 @@ use vitrina::catalog::model::buckets::{Bucket, Layout};
 use vitrina::catalog::model::{CategoryInfo, Product, ProductDraft, ProductId};
 use vitrina::catalog::store::{Care, Counted, Deleted, ScanStep, Upserted};
 use vitrina::clock::Timestamp;
+use vitrina::inventory::InventoryStore;
+use vitrina::inventory::model::{GeoZone, StockKey, StockLevel, StockRow};
 use vitrina::storage::{Store, StoreError};
 
 use super::{DELETE, UPSERT, product, staff};
@@ -79,6 +81,15 @@ broken!(CatalogStore {
         false
     }
 });
+
+broken!(InventoryStore {
+    fn stock_levels(&[StockKey]) -> Vec<Option<StockLevel>>;
+    fn stock_zones(&ProductId) -> Vec<GeoZone>;
+    fn stock_row(&StockKey) -> Option<StockRow>;
+    fn settled_stock_row(&StockKey) -> Option<StockRow>;
+    fn change_stock(&StockKey, Option<i64>, &StockRow) -> bool;
+    fn stock_up(Vec<(StockKey, i64)>, Timestamp) -> ();
+} and {});
 
 broken!(Store {
     fn ready() -> ();

@@ -46,6 +46,8 @@ impl Instance {
             max_age,
             capacity_bytes: bytes,
             expected_entries: 100,
+            hot_asks: 0,
+            announces: false,
         };
         let rows = VersionedCache::new(&tiers, &settings("rows"), |_| 8, &metrics);
         let pages = GroupCache::new(&tiers, &settings("pages"), |_| 8, &metrics);

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use vitrina::app::{App, Shop};
 use vitrina::cache::Tiers;
 use vitrina::clock::{Clock, SystemClock};
-use vitrina::config::{AuthConfig, CacheConfig, Config, Limits, Secret, StoreConfig};
+use vitrina::config::{AuthConfig, CacheConfig, Config, Limits, Secret, ShopRules, StoreConfig};
 use vitrina::server::{self, Role, sign_token};
 
 use super::http::HttpClient;
@@ -48,12 +48,14 @@ impl TestServer {
             introspection: true,
             cache: CacheConfig::Memory,
             tells_reads: false,
+            rules: ShopRules::default(),
         };
         change(&mut config);
         let app = Arc::new(App::new(config, store.metrics.clone()));
         let tiers = Tiers::open(&app.config.cache).await;
         let clock = Arc::new(SystemClock);
-        let shop = Shop::open(store.store.clone(), clock, &tiers, &store.metrics).await;
+        let (opened, metrics) = (store.store.clone(), &store.metrics);
+        let shop = Shop::open(opened, clock, &tiers, &app.config.rules, metrics).await;
         app.open(shop.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,0 +1,189 @@
+//! Stock on Cassandra. Only conditional writes touch the table: a plain write beside one can
+//! vanish.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use scylla::DeserializeRow;
+use scylla::value::CqlTimestamp;
+
+use super::model::{GeoZone, MAX_ZONES, Mark, StockKey, StockLevel, StockRow, Token};
+use super::store::InventoryStore;
+use crate::clock::Timestamp;
+use crate::product_id::ProductId;
+use crate::storage::cassandra::{Access, CassandraStore, Statement, Statements};
+use crate::storage::{OpenError, StoreError};
+
+const TABLE: &str = "inventory_by_product_geo";
+/// Most reads or writes of one call that are under way at once.
+const CONCURRENCY: usize = 64;
+/// Reads of single rows.
+const READ: Duration = Duration::from_secs(2);
+/// Conditional writes, and the reads that settle what became of one.
+const CHANGE: Duration = Duration::from_secs(2);
+
+/// The prepared statements of the inventory.
+pub struct InventoryStatements {
+    level: Statement,
+    zones: Statement,
+    row: Statement,
+    settled_row: Statement,
+    add: Statement,
+    change: Statement,
+}
+
+const ROW: &str = "SELECT quantity, reserved, version, updated_at, open_tokens \
+                   FROM ks.inventory_by_product_geo WHERE product_id = ? AND geo_zone = ?";
+
+impl InventoryStatements {
+    /// Prepares all of them.
+    pub async fn prepare(statements: &Statements) -> Result<Self, OpenError> {
+        let prepare = |cql, access, timeout| statements.prepare(TABLE, cql, access, timeout);
+        Ok(Self {
+            level: prepare(
+                "SELECT quantity, reserved, version, updated_at \
+                 FROM ks.inventory_by_product_geo WHERE product_id = ? AND geo_zone = ?",
+                Access::ReadQuorum,
+                READ,
+            )
+            .await?,
+            zones: prepare(
+                "SELECT geo_zone FROM ks.inventory_by_product_geo WHERE product_id = ? LIMIT ?",
+                Access::ReadQuorum,
+                READ,
+            )
+            .await?,
+            row: prepare(ROW, Access::ReadQuorum, READ).await?,
+            settled_row: prepare(ROW, Access::ReadSerial, CHANGE).await?,
+            add: prepare(
+                "INSERT INTO ks.inventory_by_product_geo (product_id, geo_zone, quantity, \
+                 reserved, version, updated_at, open_tokens) VALUES (?, ?, ?, ?, ?, ?, ?) \
+                 IF NOT EXISTS",
+                Access::Conditional,
+                CHANGE,
+            )
+            .await?,
+            change: prepare(
+                "UPDATE ks.inventory_by_product_geo SET quantity = ?, reserved = ?, version = ?, \
+                 updated_at = ?, open_tokens = ? WHERE product_id = ? AND geo_zone = ? \
+                 IF version = ?",
+                Access::Conditional,
+                CHANGE,
+            )
+            .await?,
+        })
+    }
+
+    async fn read(
+        &self,
+        statement: &Statement,
+        key: &StockKey,
+    ) -> Result<Option<StockRow>, StoreError> {
+        let row: Option<RowColumns> =
+            statement.first((key.product.as_str(), key.zone.as_str())).await?;
+        let wrong = || statement.unexpected(&"a row that is no stock");
+        row.map(|row| row.into_row().ok_or_else(wrong)).transpose()
+    }
+}
+
+#[derive(DeserializeRow)]
+struct RowColumns {
+    quantity: Option<i64>,
+    reserved: Option<i64>,
+    version: Option<i64>,
+    updated_at: Option<CqlTimestamp>,
+    open_tokens: Option<BTreeMap<String, String>>,
+}
+
+impl RowColumns {
+    fn into_row(self) -> Option<StockRow> {
+        let numbers = (self.quantity, self.reserved, self.version, self.updated_at);
+        let mark = |(token, text): (String, String)| {
+            Some((Token::new_unchecked(token), Mark::parse(&text)?))
+        };
+        let marks = self.open_tokens.unwrap_or_default().into_iter().map(mark);
+        Some(StockRow { level: level(numbers)?, marks: marks.collect::<Option<_>>()? })
+    }
+}
+
+type LevelColumns = (Option<i64>, Option<i64>, Option<i64>, Option<CqlTimestamp>);
+
+fn level((quantity, reserved, version, updated_at): LevelColumns) -> Option<StockLevel> {
+    Some(StockLevel {
+        quantity: quantity?,
+        reserved: reserved?,
+        version: version?,
+        updated_at: Timestamp::from_millis(updated_at?.0),
+    })
+}
+
+#[async_trait]
+impl InventoryStore for CassandraStore {
+    async fn stock_levels(&self, keys: &[StockKey]) -> Result<Vec<Option<StockLevel>>, StoreError> {
+        let statement = &self.inventory.level;
+        let one = |key: &StockKey| {
+            let values = (key.product.as_str().to_owned(), key.zone.as_str().to_owned());
+            async move {
+                let row: Option<LevelColumns> = statement.first(values).await?;
+                let wrong = || statement.unexpected(&"a row that is no stock");
+                row.map(|row| level(row).ok_or_else(wrong)).transpose()
+            }
+        };
+        let reads: Vec<_> = keys.iter().map(one).collect();
+        stream::iter(reads).buffered(CONCURRENCY).try_collect().await
+    }
+
+    async fn stock_zones(&self, product: &ProductId) -> Result<Vec<GeoZone>, StoreError> {
+        let limit = i32::try_from(MAX_ZONES).unwrap_or(i32::MAX);
+        let rows: Vec<(String,)> = self.inventory.zones.rows((product.as_str(), limit)).await?;
+        Ok(rows.into_iter().map(|(zone,)| GeoZone::new_unchecked(zone)).collect())
+    }
+
+    async fn stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
+        self.inventory.read(&self.inventory.row, key).await
+    }
+
+    async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
+        self.inventory.read(&self.inventory.settled_row, key).await
+    }
+
+    async fn change_stock(
+        &self,
+        key: &StockKey,
+        expected: Option<i64>,
+        after: &StockRow,
+    ) -> Result<bool, StoreError> {
+        let StockLevel { quantity, reserved, version, updated_at } = after.level;
+        let updated_at = CqlTimestamp(updated_at.millis());
+        let marks = after.marks.iter().map(|(token, mark)| (token.as_str(), mark.to_string()));
+        let marks: BTreeMap<_, _> = marks.collect();
+        let (product, zone) = (key.product.as_str(), key.zone.as_str());
+        let statements = &self.inventory;
+        match expected {
+            None => {
+                let values = (product, zone, quantity, reserved, version, updated_at, marks);
+                statements.add.applied(values).await
+            }
+            Some(expected) => {
+                let values =
+                    (quantity, reserved, version, updated_at, marks, product, zone, expected);
+                statements.change.applied(values).await
+            }
+        }
+    }
+
+    async fn stock_up(&self, rows: Vec<(StockKey, i64)>, now: Timestamp) -> Result<(), StoreError> {
+        let adds: Vec<_> = rows
+            .iter()
+            .map(|(key, quantity)| async move {
+                let level =
+                    StockLevel { quantity: *quantity, reserved: 0, version: 1, updated_at: now };
+                let row = StockRow { level, marks: BTreeMap::new() };
+                self.change_stock(key, None, &row).await.map(drop)
+            })
+            .collect();
+        stream::iter(adds).buffer_unordered(CONCURRENCY).try_collect().await
+    }
+}

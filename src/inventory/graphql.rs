@@ -1,0 +1,304 @@
+//! Stock in the API: thin types and resolvers.
+
+use std::sync::Arc;
+
+use async_graphql::parser::types::Field;
+use async_graphql::{
+    Context, Enum, ID, InputObject, Object, Result, ScalarType, SimpleObject, Subscription, Value,
+};
+use async_trait::async_trait;
+use futures_util::stream::{Stream, StreamExt};
+
+use super::model::{GeoZone, RawChange, RawEntry, StockKey, StockLevel};
+use super::service::InventoryService;
+use crate::catalog::graphql::ProductNode;
+use crate::error::{Error, ErrorCode, UserError};
+use crate::graphql::{ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject};
+use crate::product_id::ProductId;
+
+/// Most products of one subscription.
+const MAX_WATCHED: usize = 50;
+
+/// How much there is of a product in a zone, in an answer.
+pub type StockNode = Leaf<Arc<Stock>>;
+
+/// How much there is of a product in a zone.
+pub struct Stock {
+    key: StockKey,
+    level: StockLevel,
+    low_stock: i64,
+}
+
+impl Stock {
+    fn node(service: &InventoryService, key: StockKey, level: StockLevel) -> StockNode {
+        Leaf(Arc::new(Self { key, level, low_stock: service.low_stock() }))
+    }
+
+    fn available(&self) -> i32 {
+        i32::try_from(self.level.available()).unwrap_or(i32::MAX)
+    }
+
+    fn status(&self) -> StockStatus {
+        match self.level.available() {
+            0 => StockStatus::OutOfStock,
+            few if few <= self.low_stock => StockStatus::LowStock,
+            _ => StockStatus::InStock,
+        }
+    }
+}
+
+/// Whether a product can be bought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+pub enum StockStatus {
+    /// There is enough.
+    InStock,
+    /// There are only a few left.
+    LowStock,
+    /// There is nothing left.
+    OutOfStock,
+}
+
+/// How much there is of a product in a zone.
+pub struct StockShape<'a>(&'a Stock);
+
+impl<'a> From<&'a Stock> for StockShape<'a> {
+    fn from(stock: &'a Stock) -> Self {
+        Self(stock)
+    }
+}
+
+/// How much there is of a product in a zone.
+#[Object(name = "Stock")]
+impl StockShape<'_> {
+    /// What is sold.
+    async fn product(&self, ctx: &Context<'_>) -> Result<ProductNode> {
+        let product = ctx.request()?.products.load(self.0.key.product.clone()).await?;
+        let gone = || Error::BadUserInput("The product is no longer in the catalogue.".to_owned());
+        Ok(Leaf(product.ok_or_else(gone)?))
+    }
+
+    /// Where it is sold.
+    async fn geo_zone(&self) -> &str {
+        self.0.key.zone.as_str()
+    }
+
+    /// Units that can be bought now: those that are there and not promised to somebody. A change
+    /// made anywhere is seen everywhere within a quarter of a second; whether a checkout succeeds
+    /// is decided by the stock itself.
+    async fn available(&self) -> i32 {
+        self.0.available()
+    }
+
+    /// Whether it can be bought, in a word.
+    async fn status(&self) -> StockStatus {
+        self.0.status()
+    }
+
+    /// When it last changed.
+    async fn updated_at(&self) -> DateTimeScalar {
+        DateTimeScalar(self.0.level.updated_at)
+    }
+}
+
+impl LeafObject for Stock {
+    type Shape<'a> = StockShape<'a>;
+
+    fn field(&self, field: &Field) -> Option<Value> {
+        match field.name.node.as_str() {
+            "geoZone" => Some(self.key.zone.as_str().into()),
+            "available" => Some(self.available().into()),
+            "status" => Some(async_graphql::resolver_utils::enum_value(self.status())),
+            "updatedAt" => Some(DateTimeScalar(self.level.updated_at).to_value()),
+            _ => None,
+        }
+    }
+}
+
+/// The stock of a product in a zone; for the product's own fields.
+pub async fn stock_of(
+    ctx: &Context<'_>,
+    product: &ProductId,
+    zone: &str,
+) -> Result<Option<StockNode>> {
+    let zone = GeoZone::parse(zone).map_err(|fault| Error::argument("geoZone", fault))?;
+    let request = ctx.request()?;
+    let key = StockKey { product: product.clone(), zone };
+    let level = request.stock.load(key.clone()).await?;
+    Ok(level.map(|level| Stock::node(&request.shop.inventory, key, level)))
+}
+
+/// The stock of a product in all zones; for the product's own fields.
+pub async fn stocks_of(ctx: &Context<'_>, product: &ProductId) -> Result<Vec<StockNode>> {
+    let request = ctx.request()?;
+    let zones = request.zones.load(product.clone()).await?.unwrap_or_default();
+    let key = |zone: &GeoZone| StockKey { product: product.clone(), zone: zone.clone() };
+    let keys: Vec<_> = zones.iter().map(key).collect();
+    let levels = request.stock.load_many(keys.clone()).await?;
+    let node = |(key, level): (StockKey, Option<StockLevel>)| {
+        level.map(|level| Stock::node(&request.shop.inventory, key, level))
+    };
+    Ok(keys.into_iter().zip(levels).filter_map(node).collect())
+}
+
+/// Changes of the stock.
+#[derive(Default)]
+pub struct InventoryMutation;
+
+#[Object]
+impl InventoryMutation {
+    /// Staff: sets how many units of products there are in zones (at most 100 entries), those that
+    /// are reserved included. All entries are checked before the first is carried out; after that
+    /// each counts for itself, and `userErrors` names those that were not.
+    async fn stock_set(&self, ctx: &Context<'_>, entries: Vec<StockInput>) -> Result<StockPayload> {
+        let entries = entries.into_iter().map(|entry| RawEntry {
+            product: entry.product_id.0,
+            zone: entry.geo_zone,
+            change: RawChange::Set(entry.quantity.into()),
+        });
+        change(ctx, entries.collect()).await
+    }
+
+    /// Staff: adds units to what there is in zones, or takes them away (at most 100 entries). An
+    /// entry is carried out once for its `idempotencyKey` within a day: sending it again changes
+    /// nothing. All entries are checked before the first is carried out; after that each counts for
+    /// itself, and `userErrors` names those that were not.
+    async fn stock_adjust(
+        &self,
+        ctx: &Context<'_>,
+        entries: Vec<StockAdjustInput>,
+    ) -> Result<StockPayload> {
+        let entries = entries.into_iter().map(|entry| RawEntry {
+            product: entry.product_id.0,
+            zone: entry.geo_zone,
+            change: RawChange::Adjust {
+                delta: entry.delta.into(),
+                reason: entry.reason,
+                key: entry.idempotency_key,
+            },
+        });
+        change(ctx, entries.collect()).await
+    }
+}
+
+async fn change(ctx: &Context<'_>, entries: Vec<RawEntry>) -> Result<StockPayload> {
+    let request = ctx.request()?;
+    request.require_staff()?;
+    let mut user_errors = Vec::new();
+    // A product that is not there is a slip of the pen: its stock would never be seen.
+    let known = entries.iter().enumerate().filter_map(|(index, entry)| {
+        ProductId::parse(&entry.product).ok().map(|product| (index, product))
+    });
+    let known: Vec<_> = known.collect();
+    let found = request.products.load_many(known.iter().map(|(_, id)| id.clone())).await?;
+    for ((index, _), product) in known.iter().zip(found) {
+        if product.is_none() {
+            user_errors.push(UserError {
+                code: ErrorCode::NotFound,
+                field: Some(["entries", &index.to_string(), "productId"].map(str::to_owned).into()),
+                message: "There is no such product.".to_owned(),
+            });
+        }
+    }
+    if !user_errors.is_empty() {
+        return Ok(StockPayload { stocks: Vec::new(), user_errors });
+    }
+    let inventory = &request.shop.inventory;
+    let (changed, user_errors) = inventory.change(&entries).await?;
+    let node = |(key, level)| Stock::node(inventory, key, level);
+    Ok(StockPayload { stocks: changed.into_iter().map(node).collect(), user_errors })
+}
+
+/// How many units of a product there are to be in a zone.
+#[derive(InputObject)]
+pub struct StockInput {
+    /// The shop's own key of the product.
+    product_id: ID,
+    /// The zone: 1 to 64 characters. A new name makes a new zone.
+    geo_zone: String,
+    /// The units: at least 0, at most 1,000,000,000, and not below what is reserved.
+    quantity: i32,
+}
+
+/// By how much the units of a product in a zone are to change.
+#[derive(InputObject)]
+pub struct StockAdjustInput {
+    /// The shop's own key of the product.
+    product_id: ID,
+    /// The zone: 1 to 64 characters.
+    geo_zone: String,
+    /// The units to add, or below 0 to take away.
+    delta: i32,
+    /// Why, for the shop's log: at most 300 characters.
+    reason: Option<String>,
+    /// Names this adjustment: 1 to 255 characters. Sent again, it is carried out once.
+    idempotency_key: String,
+}
+
+/// What `stockSet` or `stockAdjust` did.
+#[derive(SimpleObject)]
+pub struct StockPayload {
+    /// The stock as it is now, for each entry that was carried out.
+    stocks: Vec<StockNode>,
+    /// What is wrong with the others; empty if all were carried out.
+    user_errors: Vec<UserError>,
+}
+
+/// What happens to the stock.
+#[derive(Default)]
+pub struct InventorySubscription;
+
+#[Subscription]
+impl InventorySubscription {
+    /// The stock of products in a zone (at most 50): as it is now, and then whenever it changes, at
+    /// most ten times a second for each product.
+    async fn stock_changed(
+        &self,
+        ctx: &Context<'_>,
+        product_ids: Vec<ID>,
+        geo_zone: String,
+    ) -> Result<impl Stream<Item = StockNode> + use<>> {
+        if product_ids.is_empty() || product_ids.len() > MAX_WATCHED {
+            let fault = format!("1 to {MAX_WATCHED} at once, got {}", product_ids.len());
+            return Err(Error::argument("productIds", fault).into());
+        }
+        let zone = GeoZone::parse(&geo_zone).map_err(|fault| Error::argument("geoZone", fault))?;
+        let mut keys: Vec<StockKey> = Vec::with_capacity(product_ids.len());
+        for (index, id) in product_ids.iter().enumerate() {
+            let wrong = |fault| Error::argument(&format!("productIds.{index}"), fault);
+            let product = ProductId::parse(id).map_err(wrong)?;
+            let key = StockKey { product, zone: zone.clone() };
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        let inventory = ctx.request()?.shop.inventory.clone();
+        let changes = inventory.changes(keys).await?;
+        Ok(changes.map(move |(key, level)| Stock::node(&inventory, key, level)))
+    }
+}
+
+/// Loads stock for a request.
+pub struct StockFetch(pub Arc<InventoryService>);
+
+#[async_trait]
+impl Fetch for StockFetch {
+    type Key = StockKey;
+    type Row = StockLevel;
+
+    async fn fetch(&self, keys: &[StockKey]) -> Result<Vec<Option<StockLevel>>, Error> {
+        self.0.levels(keys).await
+    }
+}
+
+/// Loads the zones of products for a request.
+pub struct ZonesFetch(pub Arc<InventoryService>);
+
+#[async_trait]
+impl Fetch for ZonesFetch {
+    type Key = ProductId;
+    type Row = Arc<Vec<GeoZone>>;
+
+    async fn fetch(&self, ids: &[ProductId]) -> Result<Vec<Option<Self::Row>>, Error> {
+        Ok(self.0.zones(ids).await?.into_iter().map(Some).collect())
+    }
+}

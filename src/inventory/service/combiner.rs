@@ -1,0 +1,351 @@
+//! Many requests for one row, one conditional write.
+//!
+//! A conditional write on one row does not get faster when more of them wait for it: they only get
+//! into each other's way. So in each process a row that is asked for has one writer. It takes all
+//! requests that wait, lets [`decide`] say what becomes of them, and writes the outcome at once,
+//! on the condition that the row is still of the version that it was decided on. While that is
+//! under way, the next requests gather.
+//!
+//! # When the reply is lost
+//!
+//! The write may have happened, or may yet happen. The row is read so that whatever was under way
+//! is settled, and the same requests are decided again on what was found: those that had happened
+//! have left their tokens in the row and are told so; the others are written on the condition of
+//! the version found. Should the lost write come to life after all, one of the two conditions fails.
+//!
+//! # When other processes write the row too
+//!
+//! Who loses a round lets the others go on for a moment and gathers meanwhile; who wins and has
+//! seen somebody else lately pauses now and then, so that the others get their turn. No process
+//! waits for another one: one that dies holds nothing.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::super::model::{Ask, Round, StockKey, StockLevel, StockRow, Told, decide};
+use super::super::store::InventoryStore;
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::storage::StoreError;
+use crate::telemetry::StockCounters;
+
+/// Most requests of one round. It bounds what one write carries, and so how long it takes.
+const MAX_ROUND: usize = 1_000;
+/// Most requests that wait for one row; one more is refused, for its caller to try again later.
+const MAX_WAITING: usize = 20_000;
+/// Most rows that are written at once, or remembered between two writes.
+const MAX_ROWS: usize = 50_000;
+/// The longest a request waits: shorter than a client's own patience, longer than one lost reply
+/// takes to be settled.
+const MAX_WAIT: Duration = Duration::from_secs(4);
+/// How long a row is remembered after its last write, so that the next one needs no read.
+const REMEMBER: Duration = Duration::from_secs(1);
+/// The pause after a round that another process won, about; it doubles with each further one …
+const LOST_PAUSE: Duration = Duration::from_millis(8);
+/// … up to this.
+const MAX_LOST_PAUSE: Duration = Duration::from_millis(120);
+/// How long a process that is not alone on a row goes on before it lets others in …
+const TURN: Duration = Duration::from_millis(120);
+/// … for so long.
+const TURN_PAUSE: Duration = Duration::from_millis(25);
+/// A process is not alone if another one has written the row within this time.
+const COMPANY: Duration = Duration::from_secs(1);
+/// The pause after a store that did not answer, about; it doubles up to [`MAX_FAILED_PAUSE`].
+const FAILED_PAUSE: Duration = Duration::from_millis(20);
+/// The longest such pause.
+const MAX_FAILED_PAUSE: Duration = Duration::from_millis(500);
+
+/// What is told whenever a row has changed: before those who changed it.
+pub(super) type OnChange = Box<dyn Fn(&StockKey, StockLevel) + Send + Sync>;
+
+/// The writers of all rows.
+pub(super) struct Combiner {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Arc<dyn InventoryStore>,
+    clock: Arc<dyn Clock>,
+    counters: StockCounters,
+    on_change: OnChange,
+    rows: Mutex<HashMap<StockKey, Arc<Queue>>>,
+}
+
+/// Those who wait for one row.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<VecDeque<Waiting>>,
+    came: Notify,
+}
+
+struct Waiting {
+    ask: Ask,
+    until: Instant,
+    tell: oneshot::Sender<Result<Told, Error>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Combiner {
+    pub(super) fn new(
+        store: Arc<dyn InventoryStore>,
+        clock: Arc<dyn Clock>,
+        counters: StockCounters,
+        on_change: OnChange,
+    ) -> Self {
+        let rows = Mutex::default();
+        Self { shared: Arc::new(Shared { store, clock, counters, on_change, rows }) }
+    }
+
+    /// Asks a row for a change and waits for what becomes of it. An error says nothing of whether
+    /// it happened; asking again with the same token does.
+    pub(super) async fn ask(&self, key: &StockKey, ask: Ask) -> Result<Told, Error> {
+        let until = Instant::now() + MAX_WAIT;
+        let (tell, told) = oneshot::channel();
+        self.enqueue(key, Waiting { ask, until, tell })?;
+        match timeout_at(until, told).await {
+            Ok(Ok(told)) => told,
+            // The writer of the row has panicked.
+            Ok(Err(_)) => Err(Error::Internal),
+            Err(_) => Err(Error::Timeout),
+        }
+    }
+
+    fn enqueue(&self, key: &StockKey, waiting: Waiting) -> Result<(), Error> {
+        let mut rows = lock(&self.shared.rows);
+        if let Some(queue) = rows.get(key) {
+            let mut queued = lock(&queue.waiting);
+            if queued.len() >= MAX_WAITING {
+                return Err(Error::Unavailable);
+            }
+            queued.push_back(waiting);
+            queue.came.notify_one();
+            return Ok(());
+        }
+        if rows.len() >= MAX_ROWS {
+            return Err(Error::Unavailable);
+        }
+        let queue = Arc::new(Queue::default());
+        lock(&queue.waiting).push_back(waiting);
+        rows.insert(key.clone(), queue.clone());
+        drop(rows);
+        let writer = Writer {
+            row: Row { key: key.clone(), queue, shared: self.shared.clone() },
+            known: None,
+            company: Company::default(),
+            failures: 0,
+        };
+        tokio::spawn(writer.run());
+        Ok(())
+    }
+}
+
+/// A row that is being written. Dropped, also by a panic, it lets the next request begin anew.
+struct Row {
+    key: StockKey,
+    queue: Arc<Queue>,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Row {
+    fn drop(&mut self) {
+        let mut rows = lock(&self.shared.rows);
+        if rows.get(&self.key).is_some_and(|queue| Arc::ptr_eq(queue, &self.queue)) {
+            rows.remove(&self.key);
+        }
+    }
+}
+
+/// What this process has seen of others who write the row.
+#[derive(Default)]
+struct Company {
+    seen: Option<Instant>,
+    turn: Option<Instant>,
+    losses: u32,
+}
+
+impl Company {
+    fn is_near(&self) -> bool {
+        self.seen.is_some_and(|seen| seen.elapsed() < COMPANY)
+    }
+}
+
+/// The row as this process knows it.
+struct Known {
+    row: Option<StockRow>,
+    /// Whether it was read after the requests of this round had come.
+    is_fresh: bool,
+}
+
+/// Writes one row for all who ask for it.
+struct Writer {
+    row: Row,
+    known: Option<Known>,
+    company: Company,
+    failures: u32,
+}
+
+impl Writer {
+    async fn run(mut self) {
+        loop {
+            let batch = self.gather();
+            if batch.is_empty() {
+                let came = timeout(REMEMBER, self.row.queue.came.notified()).await;
+                if came.is_err() && self.retire() {
+                    return;
+                }
+                continue;
+            }
+            self.round(batch).await;
+        }
+    }
+
+    /// Ends, unless somebody has come meanwhile.
+    fn retire(&self) -> bool {
+        let mut rows = lock(&self.row.shared.rows);
+        let is_idle = lock(&self.row.queue.waiting).is_empty();
+        if is_idle {
+            rows.remove(&self.row.key);
+        }
+        is_idle
+    }
+
+    /// Those who wait, in the order they came; without those who have gone away or are too late.
+    fn gather(&self) -> Vec<Waiting> {
+        let now = Instant::now();
+        let mut batch = Vec::new();
+        let mut queued = lock(&self.row.queue.waiting);
+        while batch.len() < MAX_ROUND
+            && let Some(waiting) = queued.pop_front()
+        {
+            if !waiting.tell.is_closed() && waiting.until > now {
+                batch.push(waiting);
+            }
+        }
+        batch
+    }
+
+    /// Puts those who could not be served back to where they were.
+    fn put_back(&self, batch: Vec<Waiting>) {
+        let mut queued = lock(&self.row.queue.waiting);
+        for waiting in batch.into_iter().rev() {
+            queued.push_front(waiting);
+        }
+    }
+
+    async fn round(&mut self, batch: Vec<Waiting>) {
+        let known = match self.known.take() {
+            Some(known) => known,
+            None => match self.row.shared.store.stock_row(&self.row.key).await {
+                Ok(row) => Known { row, is_fresh: true },
+                Err(error) => return self.failed(batch, &error).await,
+            },
+        };
+        let now = self.row.shared.clock.now();
+        let Round { told, after } =
+            decide(known.row.as_ref(), batch.iter().map(|waiting| &waiting.ask), now);
+        let Some(after) = after else {
+            if known.is_fresh {
+                self.known = Some(Known { is_fresh: false, ..known });
+                self.answer(batch, told).await;
+            } else {
+                // Nobody is refused by what may be out of date: the next round reads.
+                self.put_back(batch);
+            }
+            return;
+        };
+        let expected = known.row.as_ref().map(|row| row.level.version);
+        let (store, key) = (self.row.shared.store.clone(), self.row.key.clone());
+        match store.change_stock(&key, expected, &after).await {
+            Ok(true) => {
+                self.row.shared.counters.round(batch.len());
+                (self.row.shared.on_change)(&key, after.level);
+                self.known = Some(Known { row: Some(after), is_fresh: false });
+                (self.failures, self.company.losses) = (0, 0);
+                self.answer(batch, told).await;
+                self.let_others_in().await;
+            }
+            Ok(false) => {
+                self.row.shared.counters.lost();
+                self.put_back(batch);
+                self.lost().await;
+            }
+            Err(StoreError::Fault { call, cause }) => {
+                tracing::error!(row = %key, call, cause, "a row of stock cannot be written");
+                for waiting in batch {
+                    let _ = waiting.tell.send(Err(Error::Internal));
+                }
+            }
+            Err(error) => {
+                self.row.shared.counters.doubt();
+                tracing::warn!(row = %key, %error, "a change of stock was not answered");
+                match store.settled_stock_row(&key).await {
+                    Ok(row) => {
+                        // Others may join the round that follows: to them it is not fresh.
+                        self.known = Some(Known { row, is_fresh: false });
+                        self.put_back(batch);
+                    }
+                    Err(error) => self.failed(batch, &error).await,
+                }
+            }
+        }
+    }
+
+    /// Tells everybody; who found the row full waits for the next round.
+    async fn answer(&mut self, batch: Vec<Waiting>, told: Vec<Told>) {
+        let mut full = Vec::new();
+        for (waiting, told) in batch.into_iter().zip(told) {
+            if told == Told::Full {
+                full.push(waiting);
+            } else {
+                // A caller that went away no longer wants to know.
+                let _ = waiting.tell.send(Ok(told));
+            }
+        }
+        if !full.is_empty() {
+            self.put_back(full);
+            sleep(FAILED_PAUSE).await;
+        }
+    }
+
+    async fn failed(&mut self, batch: Vec<Waiting>, error: &StoreError) {
+        self.put_back(batch);
+        let pause = FAILED_PAUSE.saturating_mul(1 << self.failures.min(5)).min(MAX_FAILED_PAUSE);
+        self.failures += 1;
+        tracing::warn!(row = %self.row.key, %error, "a row of stock cannot be read");
+        sleep(about(pause)).await;
+    }
+
+    async fn lost(&mut self) {
+        let company = &mut self.company;
+        let pause = LOST_PAUSE.saturating_mul(1 << company.losses.min(5)).min(MAX_LOST_PAUSE);
+        company.losses += 1;
+        (company.seen, company.turn) = (Some(Instant::now()), None);
+        sleep(about(pause)).await;
+    }
+
+    async fn let_others_in(&mut self) {
+        if !self.company.is_near() {
+            return;
+        }
+        let began = *self.company.turn.get_or_insert_with(Instant::now);
+        if began.elapsed() >= TURN {
+            self.company.turn = None;
+            // Somebody else will have written it.
+            self.known = None;
+            sleep(about(TURN_PAUSE)).await;
+        }
+    }
+}
+
+/// A time around this one, so that two processes do not keep meeting.
+fn about(pause: Duration) -> Duration {
+    let chance = u32::from(uuid::Uuid::new_v4().as_bytes()[0]);
+    pause / 2 + pause * chance / 256
+}

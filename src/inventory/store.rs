@@ -1,0 +1,41 @@
+//! What stock needs of a store.
+
+use async_trait::async_trait;
+
+use super::model::{GeoZone, StockKey, StockLevel, StockRow};
+use crate::clock::Timestamp;
+use crate::product_id::ProductId;
+use crate::storage::StoreError;
+
+/// The inventory's contract with a store. Rows change by [`change_stock`](Self::change_stock)
+/// alone: one condition, one writer.
+#[async_trait]
+pub trait InventoryStore: Send + Sync {
+    /// The numbers of these rows, in their order; `None` where a product is not sold in a zone.
+    /// They are read concurrently, and are never older than what was acknowledged before the call.
+    async fn stock_levels(&self, keys: &[StockKey]) -> Result<Vec<Option<StockLevel>>, StoreError>;
+
+    /// The zones that a product is sold in, by name; at most
+    /// [`MAX_ZONES`](super::model::MAX_ZONES).
+    async fn stock_zones(&self, product: &ProductId) -> Result<Vec<GeoZone>, StoreError>;
+
+    /// A row with its marks, never older than what was acknowledged before the call.
+    async fn stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError>;
+
+    /// The same after a change whose reply was lost: whatever of it was under way has either
+    /// happened or is never seen again without a change of the version.
+    async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError>;
+
+    /// Writes a row if its version is still `expected` (`None`: if there is none), and answers
+    /// whether it was. On a [`StoreError::Timeout`] or [`StoreError::Unavailable`] it may have been
+    /// written all the same, now or later.
+    async fn change_stock(
+        &self,
+        key: &StockKey,
+        expected: Option<i64>,
+        after: &StockRow,
+    ) -> Result<bool, StoreError>;
+
+    /// Makes rows with these quantities where there are none; for filling a shop.
+    async fn stock_up(&self, rows: Vec<(StockKey, i64)>, now: Timestamp) -> Result<(), StoreError>;
+}
