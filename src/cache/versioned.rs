@@ -106,7 +106,9 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Versi
         let oldest = open.memory.oldest(asked);
         if let Some(heat) = &open.heat {
             let second = heat.second(asked);
-            keys.iter().for_each(|key| heat.note(key, second));
+            for key in keys {
+                heat.note(key, second);
+            }
         }
         let mut answers = Vec::with_capacity(keys.len());
         let mut missing = Vec::new();

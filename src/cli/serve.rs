@@ -60,7 +60,7 @@ pub(super) struct ServeArgs {
     #[arg(long, env = "VITRINA_MAX_COST", default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(100..))]
     max_cost: u32,
-    /// Up to so many units of a product are shown as LOW_STOCK
+    /// Up to so many units of a product are shown as `LOW_STOCK`
     #[arg(long, env = "VITRINA_LOW_STOCK", default_value_t = ShopRules::default().low_stock)]
     low_stock: u32,
     /// Rows of a category's bucket beyond which it is split

@@ -9,10 +9,10 @@ use async_graphql::{
 use async_trait::async_trait;
 use futures_util::stream::{Stream, StreamExt};
 
-use super::model::{GeoZone, RawChange, RawEntry, StockKey, StockLevel};
+use super::model::{GeoZone, MAX_BATCH, RawChange, RawEntry, StockKey, StockLevel};
 use super::service::InventoryService;
 use crate::catalog::graphql::ProductNode;
-use crate::error::{Error, ErrorCode, UserError};
+use crate::error::{Error, UserError};
 use crate::graphql::{ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject};
 use crate::product_id::ProductId;
 
@@ -26,12 +26,13 @@ pub type StockNode = Leaf<Arc<Stock>>;
 pub struct Stock {
     key: StockKey,
     level: StockLevel,
-    low_stock: i64,
+    /// Up to so many are few.
+    few: i64,
 }
 
 impl Stock {
     fn node(service: &InventoryService, key: StockKey, level: StockLevel) -> StockNode {
-        Leaf(Arc::new(Self { key, level, low_stock: service.low_stock() }))
+        Leaf(Arc::new(Self { key, level, few: service.low_stock() }))
     }
 
     fn available(&self) -> i32 {
@@ -41,7 +42,7 @@ impl Stock {
     fn status(&self) -> StockStatus {
         match self.level.available() {
             0 => StockStatus::OutOfStock,
-            few if few <= self.low_stock => StockStatus::LowStock,
+            there if there <= self.few => StockStatus::LowStock,
             _ => StockStatus::InStock,
         }
     }
@@ -183,27 +184,15 @@ impl InventoryMutation {
 async fn change(ctx: &Context<'_>, entries: Vec<RawEntry>) -> Result<StockPayload> {
     let request = ctx.request()?;
     request.require_staff()?;
-    let mut user_errors = Vec::new();
-    // A product that is not there is a slip of the pen: its stock would never be seen.
-    let known = entries.iter().enumerate().filter_map(|(index, entry)| {
+    let sound = entries.iter().enumerate().filter_map(|(index, entry)| {
         ProductId::parse(&entry.product).ok().map(|product| (index, product))
     });
-    let known: Vec<_> = known.collect();
-    let found = request.products.load_many(known.iter().map(|(_, id)| id.clone())).await?;
-    for ((index, _), product) in known.iter().zip(found) {
-        if product.is_none() {
-            user_errors.push(UserError {
-                code: ErrorCode::NotFound,
-                field: Some(["entries", &index.to_string(), "productId"].map(str::to_owned).into()),
-                message: "There is no such product.".to_owned(),
-            });
-        }
-    }
-    if !user_errors.is_empty() {
-        return Ok(StockPayload { stocks: Vec::new(), user_errors });
-    }
+    let sound: Vec<_> = sound.take(MAX_BATCH).collect();
+    let found = request.products.load_many(sound.iter().map(|(_, id)| id.clone())).await?;
+    let unknown = sound.iter().zip(found).filter(|(_, product)| product.is_none());
+    let unknown: Vec<_> = unknown.map(|((index, _), _)| *index).collect();
     let inventory = &request.shop.inventory;
-    let (changed, user_errors) = inventory.change(&entries).await?;
+    let (changed, user_errors) = inventory.change(&entries, &unknown).await?;
     let node = |(key, level)| Stock::node(inventory, key, level);
     Ok(StockPayload { stocks: changed.into_iter().map(node).collect(), user_errors })
 }

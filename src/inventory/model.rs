@@ -595,3 +595,6 @@ pub fn check_entries(
     }
     if faults.found.is_empty() { Ok(asks) } else { Err(faults.found) }
 }
+
+#[cfg(test)]
+mod tests;

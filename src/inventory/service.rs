@@ -257,22 +257,32 @@ impl InventoryService {
 
     /// Changes quantities for staff. All entries are checked before the first is carried out; after
     /// that each counts for itself. Answers with the rows that were changed, and with what is wrong
-    /// with the others.
+    /// with the others. `unknown` are the entries whose product is not in the catalogue.
     pub async fn change(
         &self,
         batch: &[RawEntry],
+        unknown: &[usize],
     ) -> Result<(Vec<(StockKey, StockLevel)>, Vec<UserError>), Error> {
         if batch.len() > MAX_BATCH {
             let fault = format!("at most {MAX_BATCH} at once, got {}", batch.len());
             return Err(Error::argument("entries", fault));
         }
+        // A product that is not there is a slip of the pen: its stock would never be seen.
+        let no_product = |index: &usize| {
+            let message = "There is no such product.".to_owned();
+            entry_fault(*index, "productId", ErrorCode::NotFound, message)
+        };
+        let mut faults: Vec<_> = unknown.iter().map(no_product).collect();
         let asks = match check_entries(batch, || Token::of_set(uuid::Uuid::new_v4())) {
             Ok(asks) => asks,
-            Err(faults) => return Ok((Vec::new(), faults)),
+            Err(wrong) => {
+                faults.extend(wrong);
+                return Ok((Vec::new(), faults));
+            }
         };
-        let crowded = self.crowded(&asks).await?;
-        if !crowded.is_empty() {
-            return Ok((Vec::new(), crowded));
+        faults.extend(self.crowded(&asks).await?);
+        if !faults.is_empty() {
+            return Ok((Vec::new(), faults));
         }
         let told =
             join_all(asks.iter().map(|(key, ask)| self.combiner.ask(key, ask.clone()))).await;

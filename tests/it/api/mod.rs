@@ -49,6 +49,8 @@ mod hostile_bodies;
 mod identity;
 mod pages;
 mod staff;
+mod stock;
+mod stock_cache;
 mod transport;
 
 const UPSERT: &str = "mutation($products: [ProductInput!]!) {

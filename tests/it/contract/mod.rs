@@ -5,4 +5,5 @@ mod browse;
 mod cache;
 mod catalog;
 mod engine;
+pub mod inventory;
 mod migrations;

@@ -4,3 +4,4 @@ mod catalogue;
 mod commands;
 mod embedded;
 mod start;
+mod stock;

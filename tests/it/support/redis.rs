@@ -76,6 +76,19 @@ impl PrivateRedis {
         self.port
     }
 
+    /// Runs a command with `redis-cli`; what it prints.
+    pub fn command(&self, args: &[&str]) -> String {
+        let mut command = Command::new("redis-cli");
+        let output = command.args(["-p", &self.port.to_string()]).args(args).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Stops the process where it is: connections stay open and nobody answers.
     pub fn freeze(&self) {
         self.signal("STOP");

@@ -33,6 +33,11 @@ impl TestServer {
         &self.store.config
     }
 
+    /// Another instance on the same store.
+    pub async fn beside(&self, change: impl FnOnce(&mut Config)) -> Self {
+        Self::start_on(self.store.beside(), change).await
+    }
+
     /// Serves an empty embedded store.
     pub async fn start() -> Self {
         Self::start_on(TestStore::embedded().await, |_| {}).await

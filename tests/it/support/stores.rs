@@ -43,6 +43,13 @@ impl TestStore {
 }
 
 impl TestStore {
+    /// The same store for another instance of the shop, which must not outlive this one.
+    pub fn beside(&self) -> Self {
+        let Self { store, config, .. } = self;
+        let metrics = Arc::new(Metrics::default());
+        Self { store: store.clone(), config: config.clone(), metrics, _dir: None }
+    }
+
     /// Writes products now; what is kept.
     pub async fn upsert(&self, drafts: Vec<ProductDraft>) -> Vec<Product> {
         self.upsert_at(drafts, SystemClock.now()).await
