@@ -21,6 +21,18 @@ const CLUSTER: &str = "VITRINA_TEST_CASSANDRA";
 /// Dropping a keyspace waits for all nodes to agree.
 const DROP_WITHIN: Duration = Duration::from_secs(60);
 
+/// Copies of each row: one for each node that is named, up to what a shop has.
+const MAX_COPIES: usize = 3;
+
+/// What a store is, for a heading.
+pub(super) fn kind(store: &str) -> String {
+    match store.rsplit_once("rf=") {
+        Some((_, "1")) => "Cassandra, one copy".to_owned(),
+        Some((_, copies)) => format!("Cassandra, {copies} copies"),
+        None => "Embedded store".to_owned(),
+    }
+}
+
 /// Measures and prints, if there is a cluster; says loudly if there is none.
 pub(crate) async fn run(settings: &Settings) -> Result<()> {
     with_keyspace(async |store| measure(store, settings).await).await
@@ -35,7 +47,8 @@ pub(crate) async fn with_keyspace(work: impl AsyncFnOnce(&str) -> Result<()>) ->
         return Ok(());
     }
     let keyspace = format!("bench_{}", uuid::Uuid::new_v4().simple());
-    let store = format!("cassandra://{nodes}/{keyspace}?dc=dc1&rf=1");
+    let copies = nodes.split(',').count().min(MAX_COPIES);
+    let store = format!("cassandra://{nodes}/{keyspace}?dc=dc1&rf={copies}");
     let measured = unless_stopped(work(&store)).await;
     // Whatever happened, the cluster is left as it was found.
     let dropped = drop_keyspace(&store, &keyspace).await;

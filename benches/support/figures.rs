@@ -38,6 +38,11 @@ impl Load {
         self.times[1].as_secs_f64() * 1e3
     }
 
+    /// The time in milliseconds that 99 of 100 stay below.
+    pub(super) fn p99(&self) -> f64 {
+        self.times[2].as_secs_f64() * 1e3
+    }
+
     /// How many a second.
     pub(super) fn per_second(&self) -> f64 {
         float(self.done) / self.elapsed.as_secs_f64()
@@ -144,6 +149,11 @@ pub(super) fn ratios(variant: &Variant, base: &Variant, figure: fn(&Round) -> f6
 pub(super) struct Ratios(Vec<f64>);
 
 impl Ratios {
+    /// Ratios that were taken elsewhere.
+    pub(super) fn new(ratios: Vec<f64>) -> Self {
+        Self(ratios)
+    }
+
     /// The middle one.
     pub(super) fn median(&self) -> f64 {
         median(self.0.clone())

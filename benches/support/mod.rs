@@ -7,11 +7,14 @@ pub(crate) mod hot;
 pub(crate) mod listing;
 pub(crate) mod machine;
 pub(crate) mod range;
+pub(crate) mod reservations;
 pub(crate) mod roles;
 pub(crate) mod stand;
 pub(crate) mod start;
+pub(crate) mod stock_reads;
 pub(crate) mod upserts;
 
+mod buyers;
 mod clerk;
 mod control;
 mod figures;
@@ -21,6 +24,8 @@ mod requests;
 mod shelf;
 mod worker;
 mod writes;
+
+pub(crate) use worker::folder;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -37,12 +37,12 @@ use vitrina::storage::Store;
 use vitrina::telemetry::{self, Metrics};
 use vitrina::{server, storage};
 
-use super::clerk;
 use super::control::Control;
 use super::figures::Load;
 use super::requests::{self, Kind, below};
 use super::worker::{self, Role};
 use super::{Error, Result};
+use super::{buyers, clerk};
 
 /// Where the bare handlers answer.
 pub(super) const BARE_CARD: &str = "/card";
@@ -64,6 +64,9 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
     } else if role == Role::Clerk.name() {
         let _log = log();
         in_runtime(clerk::work())
+    } else if role == Role::Buyers.name() {
+        let _log = log();
+        in_runtime(buyers::work())
     } else {
         in_runtime(drive())
     };

@@ -22,6 +22,11 @@ pub(super) const CONTROL: &str = "VITRINA_BENCH_CONTROL";
 /// The variable that tells a worker which store to use.
 pub(super) const STORE: &str = "VITRINA_BENCH_STORE";
 
+/// The variable that tells a worker which Redis to use.
+pub(super) const REDIS: &str = "VITRINA_BENCH_REDIS";
+/// The variable that names the Redis to the benchmark, as to the tests.
+pub(super) const REDIS_OF_TESTS: &str = "VITRINA_TEST_REDIS";
+
 /// What a worker does.
 #[derive(Clone, Copy)]
 pub(super) enum Role {
@@ -32,6 +37,8 @@ pub(super) enum Role {
     /// Serves categories of made-up products, with and without caches, and fills, splits and
     /// writes them when told to.
     Clerk,
+    /// Buys and looks at stock, when told to.
+    Buyers,
 }
 
 impl Role {
@@ -41,6 +48,7 @@ impl Role {
             Self::Serve => "serve",
             Self::Drive => "drive",
             Self::Clerk => "clerk",
+            Self::Buyers => "buyers",
         }
     }
 }
@@ -70,7 +78,8 @@ impl Worker {
         command
             .env(ROLE, role.name())
             .env(CONTROL, reports.local_addr()?.to_string())
-            .env(STORE, store);
+            .env(STORE, store)
+            .env(REDIS, std::env::var(REDIS_OF_TESTS).unwrap_or_default());
         let log = folder.join(format!("{}.log", role.name()));
         let mut process = Process::start(&mut command, &log)?;
         let ready = async {
@@ -149,6 +158,6 @@ pub(super) fn schedule(settings: &Settings) -> impl Iterator<Item = (Duration, b
 }
 
 /// A folder that is gone with everything in it when it is dropped.
-pub(super) fn folder() -> Result<TempDir> {
+pub(crate) fn folder() -> Result<TempDir> {
     Ok(tempfile::Builder::new().prefix("vitrina-bench-").tempdir()?)
 }

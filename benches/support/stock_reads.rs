@@ -1,0 +1,111 @@
+//! Looking at stock: what it costs through each tier, and how soon a change is seen elsewhere.
+
+use std::time::{Duration, Instant};
+
+use super::figures::{Load, Variant, float, print_table, print_variants, thousands};
+use super::worker::{Role, Worker, folder, schedule};
+use super::{Result, Settings};
+
+/// Rows that are looked at.
+const ROWS: usize = 1_000;
+/// Rows of the skewed load.
+const MANY_ROWS: usize = 16_384;
+/// Readers at once.
+const READERS: usize = 32;
+/// How long the skewed load is kept up before it is counted, and while it is.
+const SKEWED: Duration = Duration::from_secs(3);
+/// Changes whose way is timed.
+const CHANGES: i64 = 300;
+/// How long a step may take.
+const WITHIN: Duration = Duration::from_secs(120);
+
+/// Measures reads through each tier.
+pub(crate) async fn reads(store: &str, settings: &Settings) -> Result<()> {
+    let folder = folder()?;
+    let mut worker = Worker::start(Role::Buyers, store, folder.path()).await?;
+    worker.order(&format!("stock {MANY_ROWS}"), WITHIN).await?;
+    let ways: &[&str] =
+        if has_redis() { &["store", "redis", "memory"] } else { &["store", "memory"] };
+    let mut variants: Vec<_> =
+        ways.iter().map(|way| Variant::new(format!("from {way}"), 0)).collect();
+    for (time, counts) in schedule(settings) {
+        for (way, variant) in ways.iter().zip(&mut variants) {
+            let order = format!("read {way} {ROWS} {READERS} {}", time.as_millis());
+            let round = worker.measured(&order, time).await?;
+            if counts {
+                variant.rounds.push(round);
+            }
+        }
+    }
+    let kind = super::cassandra::kind(store);
+    let heading = format!("{kind}, a level of one of 1,000 rows, {READERS} readers");
+    print_variants(&heading, &variants);
+
+    let order = format!("look {MANY_ROWS} {READERS} {}", SKEWED.as_millis());
+    worker.order(&order, WITHIN).await?;
+    let report = worker.order(&order, WITHIN).await?;
+    let counts = report.split(' ').map(str::parse).collect::<std::result::Result<Vec<u64>, _>>()?;
+    let [looks, memory, missed, redis, read] = counts[..] else {
+        return Err("a report without its numbers".into());
+    };
+    let share = |part: u64| format!("{:.2} %", 100.0 * float(part) / float(looks.max(1)));
+    // What is too seldom asked for goes past Redis.
+    let cold = missed.saturating_sub(redis + read);
+    let rows = vec![
+        ["", "rows looked at", "share"].map(str::to_owned).to_vec(),
+        vec!["in memory".to_owned(), thousands(float(memory)), share(memory)],
+        vec!["in Redis".to_owned(), thousands(float(redis)), share(redis)],
+        vec!["not in Redis".to_owned(), thousands(float(read)), share(read)],
+        vec![
+            "seldom asked for, or waited for another".to_owned(),
+            thousands(float(cold)),
+            share(cold),
+        ],
+    ];
+    print_table(
+        &format!("{kind}, pages of 24 cards, half of the looks at a hundredth of 16,384 rows"),
+        &rows,
+    );
+    Ok(())
+}
+
+fn has_redis() -> bool {
+    std::env::var(super::worker::REDIS_OF_TESTS).is_ok_and(|url| !url.is_empty())
+}
+
+/// Times the way of changes from one instance to another.
+pub(crate) async fn fresh(store: &str) -> Result<()> {
+    if !store.starts_with("cassandra") || !has_redis() {
+        println!("*** NOT MEASURED: freshness between instances needs Cassandra and Redis. ***\n");
+        return Ok(());
+    }
+    let folder = folder()?;
+    let mut here = Worker::start(Role::Buyers, store, folder.path()).await?;
+    here.order("stock 1", WITHIN).await?;
+    let mut there = Worker::start(Role::Buyers, store, folder.path()).await?;
+    let mut times = Vec::new();
+    let started = Instant::now();
+    for change in 1..=CHANGES {
+        let (set, until) = (format!("set {change}"), format!("until {change}"));
+        let acknowledged = async {
+            here.order(&set, WITHIN).await?;
+            Ok::<_, super::Error>(Instant::now())
+        };
+        let seen = async {
+            there.order(&until, WITHIN).await?;
+            Ok(Instant::now())
+        };
+        let (acknowledged, seen) = tokio::try_join!(acknowledged, seen)?;
+        times.push(seen.saturating_duration_since(acknowledged));
+    }
+    let load = Load::new(started.elapsed(), times);
+    let kind = super::cassandra::kind(store);
+    let row = [load.p50(), load.p95(), load.p99()].map(|time| format!("{time:.2}")).to_vec();
+    let rows = vec![["p50 ms", "p95 ms", "p99 ms"].map(str::to_owned).to_vec(), row];
+    let heading = format!(
+        "{kind} and Redis, from an acknowledged change in one process to another one showing it \
+         ({CHANGES} changes; target: p99 at most 250 ms)"
+    );
+    print_table(&heading, &rows);
+    Ok(())
+}
