@@ -28,7 +28,7 @@ use std::process::ExitCode;
 
 use support::{
     Defaults, Result, Settings, cassandra, chosen, machine, reservations, roles, stock_reads,
-    unless_stopped,
+    unless_stopped, worker,
 };
 
 /// The sections, in the order they run.
@@ -61,7 +61,7 @@ fn measure() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         if stores.contains(&"embedded") {
-            let folder = support::folder()?;
+            let folder = worker::folder()?;
             let store = format!("embedded:{}", folder.path().join("data").display());
             unless_stopped(run_on(&store, &sections, &settings)).await?;
         }

@@ -9,11 +9,11 @@ use tokio::task::JoinSet;
 use vitrina::cache::{CacheSettings, Entry, Tiers, VersionedCache};
 use vitrina::clock::{Clock, SystemClock};
 use vitrina::config::{CacheConfig, StoreConfig};
+use vitrina::inventory::InventoryService;
 use vitrina::inventory::model::{
     GeoZone, Line, RawChange, RawEntry, Reservation, StockKey, StockLevel, StockRow, Token,
 };
 use vitrina::inventory::service::{Reserved, StockCaches};
-use vitrina::inventory::InventoryService;
 use vitrina::product_id::ProductId;
 use vitrina::storage::{self, Store};
 use vitrina::telemetry::Metrics;
@@ -164,7 +164,7 @@ impl Buyers {
                 version: version + 1,
                 updated_at: SystemClock.now(),
             };
-            let after = StockRow { level, marks: BTreeMap::new() };
+            let after = StockRow { level, marks: BTreeMap::new(), turn: None };
             match self.store.change_stock(&key, Some(version), &after).await {
                 Ok(true) => return true,
                 Ok(false) => {}

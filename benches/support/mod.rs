@@ -13,6 +13,7 @@ pub(crate) mod stand;
 pub(crate) mod start;
 pub(crate) mod stock_reads;
 pub(crate) mod upserts;
+pub(crate) mod worker;
 
 mod buyers;
 mod clerk;
@@ -22,10 +23,7 @@ mod http;
 mod process;
 mod requests;
 mod shelf;
-mod worker;
 mod writes;
-
-pub(crate) use worker::folder;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

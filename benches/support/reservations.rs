@@ -14,6 +14,8 @@ const FEW: usize = 64;
 const ROWS: usize = 1_000;
 /// Processes that share a row.
 const PROCESSES: usize = 3;
+/// How long a cluster is left alone before what comes next is measured.
+const REST: Duration = Duration::from_secs(10);
 /// How long making the rows may take.
 const STOCK_WITHIN: Duration = Duration::from_secs(120);
 
@@ -86,15 +88,20 @@ pub(crate) async fn hot(store: &str, settings: &Settings) -> Result<()> {
     let mut workers = vec![Worker::start(Role::Buyers, store, folder.path()).await?];
     workers[0].order("stock 1", STOCK_WITHIN).await?;
     for buyers in [FEW, settings.connections] {
+        if is_shared {
+            tokio::time::sleep(REST).await;
+        }
         let mut plain = Way::new(format!("a conditional write each, {buyers} buyers"));
         let mut combined = Way::new(format!("combined, {buyers} buyers"));
         for part in schedule(settings) {
-            if is_shared {
-                let order = format!("buy plain {buyers} 1");
-                round(&mut workers, &mut plain, &order, part).await?;
-            }
             let order = format!("buy combined {buyers} 1");
             round(&mut workers, &mut combined, &order, part).await?;
+        }
+        // After all of them: what so many conditional writes leave to be done keeps a cluster busy
+        // for a while.
+        for part in schedule(settings).filter(|_| is_shared) {
+            let order = format!("buy plain {buyers} 1");
+            round(&mut workers, &mut plain, &order, part).await?;
         }
         let mut rows = vec![COLUMNS.map(str::to_owned).to_vec()];
         if is_shared {
@@ -104,6 +111,7 @@ pub(crate) async fn hot(store: &str, settings: &Settings) -> Result<()> {
         print_table(&heading(store, settings, "one row"), &rows);
     }
     if is_shared {
+        tokio::time::sleep(REST).await;
         let buyers = settings.connections;
         let mut alone = Way::new(format!("one process, {buyers} buyers"));
         let mut three =

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use scylla::DeserializeRow;
 use scylla::value::CqlTimestamp;
+use uuid::Uuid;
 
 use super::model::{GeoZone, MAX_ZONES, Mark, StockKey, StockLevel, StockRow, Token};
 use super::store::InventoryStore;
@@ -29,12 +30,13 @@ pub struct InventoryStatements {
     level: Statement,
     zones: Statement,
     row: Statement,
+    turn: Statement,
     settled_row: Statement,
     add: Statement,
     change: Statement,
 }
 
-const ROW: &str = "SELECT quantity, reserved, version, updated_at, open_tokens \
+const ROW: &str = "SELECT quantity, reserved, version, updated_at, open_tokens, turn_of \
                    FROM ks.inventory_by_product_geo WHERE product_id = ? AND geo_zone = ?";
 
 impl InventoryStatements {
@@ -56,10 +58,18 @@ impl InventoryStatements {
             )
             .await?,
             row: prepare(ROW, Access::ReadQuorum, READ).await?,
+            turn: prepare(
+                "SELECT version, turn_of FROM ks.inventory_by_product_geo \
+                 WHERE product_id = ? AND geo_zone = ?",
+                Access::ReadOne,
+                READ,
+            )
+            .await?,
             settled_row: prepare(ROW, Access::ReadSerial, CHANGE).await?,
             add: prepare(
                 "INSERT INTO ks.inventory_by_product_geo (product_id, geo_zone, quantity, \
-                 reserved, version, updated_at, open_tokens) VALUES (?, ?, ?, ?, ?, ?, ?) \
+                 reserved, version, updated_at, open_tokens, turn_of) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?) \
                  IF NOT EXISTS",
                 Access::Conditional,
                 CHANGE,
@@ -67,7 +77,7 @@ impl InventoryStatements {
             .await?,
             change: prepare(
                 "UPDATE ks.inventory_by_product_geo SET quantity = ?, reserved = ?, version = ?, \
-                 updated_at = ?, open_tokens = ? WHERE product_id = ? AND geo_zone = ? \
+                 updated_at = ?, open_tokens = ?, turn_of = ? WHERE product_id = ? AND geo_zone = ? \
                  IF version = ?",
                 Access::Conditional,
                 CHANGE,
@@ -95,6 +105,7 @@ struct RowColumns {
     version: Option<i64>,
     updated_at: Option<CqlTimestamp>,
     open_tokens: Option<BTreeMap<String, String>>,
+    turn_of: Option<Uuid>,
 }
 
 impl RowColumns {
@@ -104,7 +115,8 @@ impl RowColumns {
             Some((Token::new_unchecked(token), Mark::parse(&text)?))
         };
         let marks = self.open_tokens.unwrap_or_default().into_iter().map(mark);
-        Some(StockRow { level: level(numbers)?, marks: marks.collect::<Option<_>>()? })
+        let marks = marks.collect::<Option<_>>()?;
+        Some(StockRow { level: level(numbers)?, marks, turn: self.turn_of })
     }
 }
 
@@ -145,6 +157,12 @@ impl InventoryStore for CassandraStore {
         self.inventory.read(&self.inventory.row, key).await
     }
 
+    async fn stock_turn(&self, key: &StockKey) -> Result<Option<(i64, Option<Uuid>)>, StoreError> {
+        let values = (key.product.as_str(), key.zone.as_str());
+        let row: Option<(Option<i64>, Option<Uuid>)> = self.inventory.turn.first(values).await?;
+        Ok(row.and_then(|(version, turn)| Some((version?, turn))))
+    }
+
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
         self.inventory.read(&self.inventory.settled_row, key).await
     }
@@ -163,12 +181,14 @@ impl InventoryStore for CassandraStore {
         let statements = &self.inventory;
         match expected {
             None => {
-                let values = (product, zone, quantity, reserved, version, updated_at, marks);
+                let values =
+                    (product, zone, quantity, reserved, version, updated_at, marks, after.turn);
                 statements.add.applied(values).await
             }
             Some(expected) => {
+                let turn = after.turn;
                 let values =
-                    (quantity, reserved, version, updated_at, marks, product, zone, expected);
+                    (quantity, reserved, version, updated_at, marks, turn, product, zone, expected);
                 statements.change.applied(values).await
             }
         }
@@ -180,7 +200,7 @@ impl InventoryStore for CassandraStore {
             .map(|(key, quantity)| async move {
                 let level =
                     StockLevel { quantity: *quantity, reserved: 0, version: 1, updated_at: now };
-                let row = StockRow { level, marks: BTreeMap::new() };
+                let row = StockRow { level, marks: BTreeMap::new(), turn: None };
                 self.change_stock(key, None, &row).await.map(drop)
             })
             .collect();

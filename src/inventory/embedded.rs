@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::model::{GeoZone, MAX_ZONES, Mark, StockKey, StockLevel, StockRow, Token};
 use super::store::InventoryStore;
@@ -94,9 +95,15 @@ impl InventoryStore for EmbeddedStore {
             let marks: Option<BTreeMap<_, _>> = kept.open.into_iter().map(mark).collect();
             let cause = || "a mark that this version did not write".to_owned();
             let marks = marks.ok_or_else(|| StoreError::Fault { call: MARKS, cause: cause() })?;
-            Ok(Some(StockRow { level, marks }))
+            // One process has the folder: there are no turns.
+            Ok(Some(StockRow { level, marks, turn: None }))
         };
         self.engine.read(MARKS, read).await
+    }
+
+    async fn stock_turn(&self, key: &StockKey) -> Result<Option<(i64, Option<Uuid>)>, StoreError> {
+        let levels = self.stock_levels(std::slice::from_ref(key)).await?;
+        Ok(levels.into_iter().flatten().next().map(|level| (level.version, None)))
     }
 
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {

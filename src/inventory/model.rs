@@ -214,6 +214,8 @@ pub struct StockRow {
     pub level: StockLevel,
     /// The changes that may still be asked for again.
     pub marks: BTreeMap<Token, Mark>,
+    /// The process whose turn it is to write the row, where several do.
+    pub turn: Option<uuid::Uuid>,
 }
 
 /// A change that somebody asks of a row.
@@ -290,6 +292,7 @@ pub fn decide<'a>(
         row: before.cloned().unwrap_or_else(|| StockRow {
             level: StockLevel { quantity: 0, reserved: 0, version: 0, updated_at: now },
             marks: BTreeMap::new(),
+            turn: None,
         }),
         has_changed: false,
         now,

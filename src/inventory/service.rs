@@ -3,6 +3,7 @@
 mod caches;
 mod combiner;
 mod feed;
+mod turns;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,6 +1,7 @@
 //! What stock needs of a store.
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 use super::model::{GeoZone, StockKey, StockLevel, StockRow};
 use crate::clock::Timestamp;
@@ -22,7 +23,10 @@ pub trait InventoryStore: Send + Sync {
     /// A row with its marks, never older than what was acknowledged before the call.
     async fn stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError>;
 
-    /// The same after a change whose reply was lost: whatever of it was under way has either
+    /// The version of a row and whose turn it is, perhaps a moment old.
+    async fn stock_turn(&self, key: &StockKey) -> Result<Option<(i64, Option<Uuid>)>, StoreError>;
+
+    /// The row after a change whose reply was lost: whatever of it was under way has either
     /// happened or is never seen again without a change of the version.
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError>;
 

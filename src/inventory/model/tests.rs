@@ -12,7 +12,7 @@ fn token(number: u8) -> Token {
 
 fn row(quantity: i64) -> StockRow {
     let level = StockLevel { quantity, reserved: 0, version: 1, updated_at: NOW };
-    StockRow { level, marks: BTreeMap::new() }
+    StockRow { level, marks: BTreeMap::new(), turn: None }
 }
 
 fn later(row: Option<&StockRow>, asks: &[Ask], by: Duration) -> (Vec<Told>, Option<StockRow>) {

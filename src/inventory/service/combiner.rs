@@ -15,9 +15,8 @@
 //!
 //! # When other processes write the row too
 //!
-//! Who loses a round lets the others go on for a moment and gathers meanwhile; who wins and has
-//! seen somebody else lately pauses now and then, so that the others get their turn. No process
-//! waits for another one: one that dies holds nothing.
+//! They take turns, each for many rounds, and gather meanwhile; see [`super::turns`]. One that dies
+//! holds the others up for a moment and nothing else.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,15 +24,18 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+use uuid::Uuid;
 
 use super::super::model::{Ask, Round, StockKey, StockLevel, StockRow, Told, decide};
 use super::super::store::InventoryStore;
+use super::turns::{Turns, about};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::storage::StoreError;
 use crate::telemetry::StockCounters;
 
-/// Most requests of one round. It bounds what one write carries, and so how long it takes.
+/// Most requests of one round that take something, and as many that give something back. It bounds
+/// what one write carries, and so how long it takes.
 const MAX_ROUND: usize = 1_000;
 /// Most requests that wait for one row; one more is refused, for its caller to try again later.
 const MAX_WAITING: usize = 20_000;
@@ -44,16 +46,8 @@ const MAX_ROWS: usize = 50_000;
 const MAX_WAIT: Duration = Duration::from_secs(4);
 /// How long a row is remembered after its last write, so that the next one needs no read.
 const REMEMBER: Duration = Duration::from_secs(1);
-/// The pause after a round that another process won, about; it doubles with each further one …
-const LOST_PAUSE: Duration = Duration::from_millis(8);
-/// … up to this.
-const MAX_LOST_PAUSE: Duration = Duration::from_millis(120);
-/// How long a process that is not alone on a row goes on before it lets others in …
-const TURN: Duration = Duration::from_millis(120);
-/// … for so long.
-const TURN_PAUSE: Duration = Duration::from_millis(25);
-/// A process is not alone if another one has written the row within this time.
-const COMPANY: Duration = Duration::from_secs(1);
+/// How long a process whose turn it is waits for somebody to come before it lets others have it.
+const TURN_LINGER: Duration = Duration::from_millis(5);
 /// The pause after a store that did not answer, about; it doubles up to [`MAX_FAILED_PAUSE`].
 const FAILED_PAUSE: Duration = Duration::from_millis(20);
 /// The longest such pause.
@@ -72,14 +66,39 @@ struct Shared {
     clock: Arc<dyn Clock>,
     counters: StockCounters,
     on_change: OnChange,
+    /// Tells this process from others that write the same rows.
+    process: Uuid,
     rows: Mutex<HashMap<StockKey, Arc<Queue>>>,
 }
 
 /// Those who wait for one row.
 #[derive(Default)]
 struct Queue {
-    waiting: Mutex<VecDeque<Waiting>>,
+    waiting: Mutex<Lines>,
     came: Notify,
+}
+
+/// Those who give units or marks back stand apart: a row that is full is waited for by those who
+/// take, and must not be kept full by them.
+#[derive(Default)]
+struct Lines {
+    giving: VecDeque<Waiting>,
+    taking: VecDeque<Waiting>,
+}
+
+impl Lines {
+    fn len(&self) -> usize {
+        self.giving.len() + self.taking.len()
+    }
+
+    fn line_of(&mut self, ask: &Ask) -> &mut VecDeque<Waiting> {
+        match ask {
+            Ask::Settle(_) | Ask::TakeBack(_) | Ask::Release { .. } | Ask::Commit(..) => {
+                &mut self.giving
+            }
+            Ask::Reserve(..) | Ask::Set(..) | Ask::Adjust(..) => &mut self.taking,
+        }
+    }
 }
 
 struct Waiting {
@@ -99,8 +118,8 @@ impl Combiner {
         counters: StockCounters,
         on_change: OnChange,
     ) -> Self {
-        let rows = Mutex::default();
-        Self { shared: Arc::new(Shared { store, clock, counters, on_change, rows }) }
+        let (process, rows) = (Uuid::new_v4(), Mutex::default());
+        Self { shared: Arc::new(Shared { store, clock, counters, on_change, process, rows }) }
     }
 
     /// Asks a row for a change and waits for what becomes of it. An error says nothing of whether
@@ -124,7 +143,7 @@ impl Combiner {
             if queued.len() >= MAX_WAITING {
                 return Err(Error::Unavailable);
             }
-            queued.push_back(waiting);
+            queued.line_of(&waiting.ask).push_back(waiting);
             queue.came.notify_one();
             return Ok(());
         }
@@ -132,13 +151,13 @@ impl Combiner {
             return Err(Error::Unavailable);
         }
         let queue = Arc::new(Queue::default());
-        lock(&queue.waiting).push_back(waiting);
+        lock(&queue.waiting).line_of(&waiting.ask).push_back(waiting);
         rows.insert(key.clone(), queue.clone());
         drop(rows);
         let writer = Writer {
             row: Row { key: key.clone(), queue, shared: self.shared.clone() },
             known: None,
-            company: Company::default(),
+            turns: Turns::new(self.shared.process),
             failures: 0,
         };
         tokio::spawn(writer.run());
@@ -162,20 +181,6 @@ impl Drop for Row {
     }
 }
 
-/// What this process has seen of others who write the row.
-#[derive(Default)]
-struct Company {
-    seen: Option<Instant>,
-    turn: Option<Instant>,
-    losses: u32,
-}
-
-impl Company {
-    fn is_near(&self) -> bool {
-        self.seen.is_some_and(|seen| seen.elapsed() < COMPANY)
-    }
-}
-
 /// The row as this process knows it.
 struct Known {
     row: Option<StockRow>,
@@ -187,29 +192,56 @@ struct Known {
 struct Writer {
     row: Row,
     known: Option<Known>,
-    company: Company,
+    turns: Turns,
     failures: u32,
 }
 
 impl Writer {
     async fn run(mut self) {
         loop {
+            if self.known.is_none() && self.turns.has_company() {
+                // Before those who wait are gathered: more of them will.
+                self.turns.wait(self.row.shared.store.as_ref(), &self.row.key).await;
+            }
             let batch = self.gather();
-            if batch.is_empty() {
-                let came = timeout(REMEMBER, self.row.queue.came.notified()).await;
-                if came.is_err() && self.retire() {
-                    return;
-                }
+            if !batch.is_empty() {
+                self.round(batch).await;
                 continue;
             }
-            self.round(batch).await;
+            let has_turn = self.has_turn();
+            let patience = if has_turn { TURN_LINGER } else { REMEMBER };
+            let came = timeout(patience, self.row.queue.came.notified()).await;
+            if came.is_ok() {
+                continue;
+            }
+            if has_turn {
+                self.end_turn().await;
+            } else if self.retire() {
+                return;
+            }
         }
+    }
+
+    /// Whether the others believe that it is this process's turn.
+    fn has_turn(&self) -> bool {
+        let row = self.known.as_ref().and_then(|known| known.row.as_ref());
+        row.is_some_and(|row| row.turn == Some(self.row.shared.process))
+    }
+
+    /// Nobody here wants the row: says so to the others.
+    async fn end_turn(&mut self) {
+        let Some(Known { row: Some(mut row), .. }) = self.known.take() else { return };
+        let expected = row.level.version;
+        row.level.version += 1;
+        row.turn = None;
+        // If it fails, the others find out by themselves.
+        let _ = self.row.shared.store.change_stock(&self.row.key, Some(expected), &row).await;
     }
 
     /// Ends, unless somebody has come meanwhile.
     fn retire(&self) -> bool {
         let mut rows = lock(&self.row.shared.rows);
-        let is_idle = lock(&self.row.queue.waiting).is_empty();
+        let is_idle = lock(&self.row.queue.waiting).len() == 0;
         if is_idle {
             rows.remove(&self.row.key);
         }
@@ -221,11 +253,15 @@ impl Writer {
         let now = Instant::now();
         let mut batch = Vec::new();
         let mut queued = lock(&self.row.queue.waiting);
-        while batch.len() < MAX_ROUND
-            && let Some(waiting) = queued.pop_front()
-        {
-            if !waiting.tell.is_closed() && waiting.until > now {
-                batch.push(waiting);
+        let Lines { giving, taking } = &mut *queued;
+        for line in [giving, taking] {
+            let full = batch.len() + MAX_ROUND;
+            while batch.len() < full
+                && let Some(waiting) = line.pop_front()
+            {
+                if !waiting.tell.is_closed() && waiting.until > now {
+                    batch.push(waiting);
+                }
             }
         }
         batch
@@ -235,7 +271,7 @@ impl Writer {
     fn put_back(&self, batch: Vec<Waiting>) {
         let mut queued = lock(&self.row.queue.waiting);
         for waiting in batch.into_iter().rev() {
-            queued.push_front(waiting);
+            queued.line_of(&waiting.ask).push_front(waiting);
         }
     }
 
@@ -243,14 +279,17 @@ impl Writer {
         let known = match self.known.take() {
             Some(known) => known,
             None => match self.row.shared.store.stock_row(&self.row.key).await {
-                Ok(row) => Known { row, is_fresh: true },
+                Ok(row) => {
+                    self.turns.saw(row.as_ref().map_or(0, |row| row.level.version));
+                    Known { row, is_fresh: true }
+                }
                 Err(error) => return self.failed(batch, &error).await,
             },
         };
         let now = self.row.shared.clock.now();
         let Round { told, after } =
             decide(known.row.as_ref(), batch.iter().map(|waiting| &waiting.ask), now);
-        let Some(after) = after else {
+        let Some(mut after) = after else {
             if known.is_fresh {
                 self.known = Some(Known { is_fresh: false, ..known });
                 self.answer(batch, told).await;
@@ -261,20 +300,25 @@ impl Writer {
             return;
         };
         let expected = known.row.as_ref().map(|row| row.level.version);
+        after.turn = self.turns.next();
         let (store, key) = (self.row.shared.store.clone(), self.row.key.clone());
         match store.change_stock(&key, expected, &after).await {
             Ok(true) => {
                 self.row.shared.counters.round(batch.len());
                 (self.row.shared.on_change)(&key, after.level);
+                self.failures = 0;
+                let (version, turn) = (after.level.version, after.turn);
                 self.known = Some(Known { row: Some(after), is_fresh: false });
-                (self.failures, self.company.losses) = (0, 0);
                 self.answer(batch, told).await;
-                self.let_others_in().await;
+                if self.turns.won(version, turn).await {
+                    // Somebody else will have written it.
+                    self.known = None;
+                }
             }
             Ok(false) => {
                 self.row.shared.counters.lost();
                 self.put_back(batch);
-                self.lost().await;
+                self.turns.lost().await;
             }
             Err(StoreError::Fault { call, cause }) => {
                 tracing::error!(row = %key, call, cause, "a row of stock cannot be written");
@@ -321,31 +365,4 @@ impl Writer {
         tracing::warn!(row = %self.row.key, %error, "a row of stock cannot be read");
         sleep(about(pause)).await;
     }
-
-    async fn lost(&mut self) {
-        let company = &mut self.company;
-        let pause = LOST_PAUSE.saturating_mul(1 << company.losses.min(5)).min(MAX_LOST_PAUSE);
-        company.losses += 1;
-        (company.seen, company.turn) = (Some(Instant::now()), None);
-        sleep(about(pause)).await;
-    }
-
-    async fn let_others_in(&mut self) {
-        if !self.company.is_near() {
-            return;
-        }
-        let began = *self.company.turn.get_or_insert_with(Instant::now);
-        if began.elapsed() >= TURN {
-            self.company.turn = None;
-            // Somebody else will have written it.
-            self.known = None;
-            sleep(about(TURN_PAUSE)).await;
-        }
-    }
-}
-
-/// A time around this one, so that two processes do not keep meeting.
-fn about(pause: Duration) -> Duration {
-    let chance = u32::from(uuid::Uuid::new_v4().as_bytes()[0]);
-    pause / 2 + pause * chance / 256
 }

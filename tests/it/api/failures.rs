@@ -86,6 +86,7 @@ broken!(InventoryStore {
     fn stock_levels(&[StockKey]) -> Vec<Option<StockLevel>>;
     fn stock_zones(&ProductId) -> Vec<GeoZone>;
     fn stock_row(&StockKey) -> Option<StockRow>;
+    fn stock_turn(&StockKey) -> Option<(i64, Option<uuid::Uuid>)>;
     fn settled_stock_row(&StockKey) -> Option<StockRow>;
     fn change_stock(&StockKey, Option<i64>, &StockRow) -> bool;
     fn stock_up(Vec<(StockKey, i64)>, Timestamp) -> ();

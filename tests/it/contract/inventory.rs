@@ -9,11 +9,12 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tokio::sync::Notify;
+use uuid::Uuid;
 use vitrina::cache::Tiers;
 use vitrina::clock::{Clock, SystemClock, Timestamp};
 use vitrina::inventory::model::{
-    GeoZone, Line, Mark, RawChange, RawEntry, Reservation, Shortage, StockKey, StockLevel,
-    StockRow, Token,
+    GeoZone, Line, MAX_MARKS, Mark, RawChange, RawEntry, Reservation, Shortage, StockKey,
+    StockLevel, StockRow, Token,
 };
 use vitrina::inventory::service::{Reserved, Standing, StockCaches};
 use vitrina::inventory::{InventoryService, InventoryStore};
@@ -37,6 +38,7 @@ crate::on_every_store!(
     an_older_level_is_never_shown_after_a_newer_one,
     watchers_are_told_of_every_row_and_of_the_last_change,
     a_store_that_is_away_is_waited_for_and_not_for_ever,
+    a_full_row_is_waited_for_by_those_who_take,
 );
 
 pub const ZONE: &str = "Москва";
@@ -100,6 +102,7 @@ async fn a_row_changes_only_from_the_version_before(store: &TestStore) {
             (Token::of_adjustment("ключ"), Mark::Set(SystemClock.now().to_millis_precision())),
         ]
         .into(),
+        turn: None,
     };
     let (first, second) = (at(1, 5), at(2, 6));
     assert!(!store.change_stock(&key("A"), Some(1), &second).await.unwrap(), "it is not there");
@@ -338,6 +341,11 @@ impl InventoryStore for Lossy {
         self.store.stock_row(key).await
     }
 
+    async fn stock_turn(&self, key: &StockKey) -> Result<Option<(i64, Option<Uuid>)>, StoreError> {
+        self.here(())?;
+        self.store.stock_turn(key).await
+    }
+
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
         self.here(())?;
         self.store.settled_stock_row(key).await
@@ -511,6 +519,10 @@ impl InventoryStore for Slow {
         self.store.stock_row(key).await
     }
 
+    async fn stock_turn(&self, key: &StockKey) -> Result<Option<(i64, Option<Uuid>)>, StoreError> {
+        self.store.stock_turn(key).await
+    }
+
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
         self.store.settled_stock_row(key).await
     }
@@ -614,4 +626,30 @@ async fn a_store_that_is_away_is_waited_for_and_not_for_ever(store: &TestStore) 
     lossy.is_away.store(false, Ordering::SeqCst);
     assert_eq!(waiting.await.unwrap().unwrap(), Reserved::Held);
     assert_eq!(numbers(store, "A").await, (10, 1));
+}
+
+async fn a_full_row_is_waited_for_by_those_who_take(store: &TestStore) {
+    stock(store.store.as_ref(), &[("A", 1_000_000)]).await;
+    let level = row(store.store.as_ref(), "A").await.level;
+    let held: Vec<_> = (0..MAX_MARKS).map(|_| new_token()).collect();
+    let marks = held.iter().map(|token| (token.clone(), Mark::Reserved(1))).collect();
+    let level = StockLevel { reserved: i64::try_from(MAX_MARKS).unwrap(), version: 2, ..level };
+    let full = StockRow { level, marks, turn: None };
+    assert!(store.store.change_stock(&key("A"), Some(1), &full).await.unwrap());
+    let service = plain(store);
+    // More than fit into one round, so that those who settle come after all of them …
+    let orders: Vec<_> = (0..1_500).map(|_| reservation(&new_token(), &[("A", 1)])).collect();
+    let waiting = orders.iter().map(|order| service.reserve(order));
+    let settling = held.iter().take(2_000).map(|token| reservation(token, &[("A", 1)]));
+    let settling = async {
+        // … when all of them wait.
+        tokio::task::yield_now().await;
+        for settled in settling.collect::<Vec<_>>().chunks(500) {
+            join_all(settled.iter().map(|order| service.settle(order))).await;
+        }
+    };
+    let (told, ()) = tokio::join!(join_all(waiting), settling);
+    assert!(told.into_iter().all(|told| told.unwrap() == Reserved::Held));
+    let row = row(store.store.as_ref(), "A").await;
+    assert_eq!(row.marks.len(), MAX_MARKS - 500);
 }

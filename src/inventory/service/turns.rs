@@ -1,0 +1,113 @@
+//! Processes that share a row take turns.
+//!
+//! Two processes that write one row at the same time cost each other more than both gain. So once a
+//! process has noticed that it is not alone, it writes into the row, with its rounds, that it is its
+//! turn; the others look at the row now and then and let it go on until it says that its turn is
+//! over, or until nothing moves any more. A turn is a courtesy: what a process may write is decided
+//! by the row's version alone, and one that dies with its turn holds the others up for
+//! [`STALLED`], no longer.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::super::model::StockKey;
+use super::super::store::InventoryStore;
+
+/// How long a turn is.
+const TURN: Duration = Duration::from_millis(250);
+/// The pause after a turn, about: longer than it takes the others to notice that it is over.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The time between two looks of those who wait, about.
+const LOOK: Duration = Duration::from_millis(10);
+/// Whoever does not move for so long has lost its turn.
+const STALLED: Duration = Duration::from_millis(400);
+/// The longest a process waits for others.
+const MAX_WAIT: Duration = Duration::from_millis(1_500);
+/// A process is not alone if another one has written the row within this time.
+const COMPANY: Duration = Duration::from_secs(1);
+/// The pause after a round that another process won, about.
+const LOST_PAUSE: Duration = Duration::from_millis(8);
+
+/// What one process knows of the others that write a row.
+pub(super) struct Turns {
+    me: Uuid,
+    /// When another process was last seen to have written the row.
+    seen: Option<Instant>,
+    /// When this process's turn began.
+    began: Option<Instant>,
+    /// The version that this process wrote last.
+    written: Option<i64>,
+}
+
+impl Turns {
+    pub(super) fn new(me: Uuid) -> Self {
+        Self { me, seen: None, began: None, written: None }
+    }
+
+    /// Whether others write the row, too.
+    pub(super) fn has_company(&self) -> bool {
+        self.seen.is_some_and(|seen| seen.elapsed() < COMPANY)
+    }
+
+    /// Notes the version of a row that was read.
+    pub(super) fn saw(&mut self, version: i64) {
+        if self.written.is_some_and(|written| written != version) {
+            self.seen = Some(Instant::now());
+        }
+    }
+
+    /// Whose turn it is said to be in the next write.
+    pub(super) fn next(&mut self) -> Option<Uuid> {
+        if !self.has_company() {
+            self.began = None;
+            return None;
+        }
+        let began = *self.began.get_or_insert_with(Instant::now);
+        (began.elapsed() < TURN).then_some(self.me)
+    }
+
+    /// Notes that a write succeeded. Answers whether it ended a turn: then others come next.
+    pub(super) async fn won(&mut self, version: i64, turn: Option<Uuid>) -> bool {
+        self.written = Some(version);
+        let is_over = turn.is_none() && self.began.take().is_some();
+        if is_over {
+            sleep(about(PAUSE)).await;
+        }
+        is_over
+    }
+
+    /// Notes that another process was ahead.
+    pub(super) async fn lost(&mut self) {
+        (self.seen, self.began) = (Some(Instant::now()), None);
+        sleep(about(LOST_PAUSE)).await;
+    }
+
+    /// Waits while it is somebody else's turn.
+    pub(super) async fn wait(&self, store: &dyn InventoryStore, key: &StockKey) {
+        let began = Instant::now();
+        let mut seen: Option<(i64, Instant)> = None;
+        while began.elapsed() < MAX_WAIT {
+            match store.stock_turn(key).await {
+                Ok(Some((version, Some(other)))) if other != self.me => match seen {
+                    Some((before, since)) if before == version => {
+                        if since.elapsed() >= STALLED {
+                            return;
+                        }
+                    }
+                    _ => seen = Some((version, Instant::now())),
+                },
+                // A store that does not answer is met by whoever writes.
+                _ => return,
+            }
+            sleep(about(LOOK)).await;
+        }
+    }
+}
+
+/// A time around this one, so that two processes do not keep meeting.
+pub(super) fn about(pause: Duration) -> Duration {
+    let chance = u32::from(Uuid::new_v4().as_bytes()[0]);
+    pause / 2 + pause * chance / 256
+}
