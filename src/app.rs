@@ -15,7 +15,7 @@ use crate::graphql::ShopGraph;
 use crate::inventory::InventoryService;
 use crate::inventory::service::StockCaches;
 use crate::page::CursorKey;
-use crate::server::{Documents, Identity};
+use crate::server::{Documents, Identity, Sockets};
 use crate::storage::{Store, StoreError};
 use crate::telemetry::Metrics;
 
@@ -71,6 +71,7 @@ pub struct App {
     /// The metrics of the process.
     pub metrics: Arc<Metrics>,
     pub(crate) documents: Documents,
+    pub(crate) sockets: Sockets,
     shop: OnceLock<Arc<Shop>>,
 }
 
@@ -81,6 +82,7 @@ impl App {
             graph: ShopGraph::new(config.introspection),
             identity: Identity::new(&config.auth),
             documents: Documents::new(&config.limits),
+            sockets: Sockets::new(&config.limits.sockets, metrics.clone()),
             metrics,
             config,
             shop: OnceLock::new(),

@@ -136,6 +136,41 @@ pub struct Limits {
     pub operations: usize,
     /// Memory for documents that were parsed and checked, in bytes, about.
     pub document_cache_bytes: u64,
+    /// What WebSocket connections may take.
+    pub sockets: SocketLimits,
+}
+
+/// What WebSocket connections may take. A message is as long as a body at the most. Over a number
+/// the client is told `RATE_LIMITED`, or `UNAVAILABLE` where it is not the one to blame; over a
+/// time the connection ends.
+#[derive(Debug, Clone)]
+pub struct SocketLimits {
+    /// Connections in all. Each takes a few kilobytes while it waits.
+    pub connections: usize,
+    /// Connections from one address; of IPv6, from one network of a client (/64).
+    pub connections_per_address: usize,
+    /// Subscriptions and other operations of one connection that run at once.
+    pub subscriptions: usize,
+    /// Time from the opening of a connection to its `connection_init`.
+    pub init_within: Duration,
+    /// A connection that says nothing for so long is sent a ping, and dropped if it then says
+    /// nothing for as long again.
+    pub ping_after: Duration,
+    /// Time in which a client must have taken a message that is sent to it.
+    pub send_within: Duration,
+}
+
+impl Default for SocketLimits {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            connections_per_address: 100,
+            subscriptions: 20,
+            init_within: Duration::from_secs(3),
+            ping_after: Duration::from_secs(15),
+            send_within: Duration::from_secs(10),
+        }
+    }
 }
 
 impl Default for Limits {
@@ -152,6 +187,7 @@ impl Default for Limits {
             cost: 10_000,
             operations: 20,
             document_cache_bytes: 32 << 20,
+            sockets: SocketLimits::default(),
         }
     }
 }

@@ -57,6 +57,8 @@ pub enum Error {
     Unauthenticated(&'static str),
     /// A valid token whose bearer may not do this.
     Forbidden(&'static str),
+    /// The client has more open or running than it may.
+    RateLimited(String),
     /// The request took longer than its deadline.
     Timeout,
     /// A server behind this one does not answer.
@@ -75,6 +77,7 @@ impl Error {
             Self::QueryTooComplex(_) => "QUERY_TOO_COMPLEX",
             Self::Unauthenticated(_) => "UNAUTHENTICATED",
             Self::Forbidden(_) => "FORBIDDEN",
+            Self::RateLimited(_) => "RATE_LIMITED",
             Self::Timeout => "TIMEOUT",
             Self::Unavailable => "UNAVAILABLE",
             Self::Internal => "INTERNAL",
@@ -84,7 +87,9 @@ impl Error {
     /// The sentence in `message`.
     pub fn message(&self) -> &str {
         match self {
-            Self::BadUserInput(message) | Self::QueryTooComplex(message) => message,
+            Self::BadUserInput(message)
+            | Self::QueryTooComplex(message)
+            | Self::RateLimited(message) => message,
             Self::Unauthenticated(message) | Self::Forbidden(message) => message,
             // Clients that send persisted queries look for exactly this.
             Self::PersistedQueryNotFound => "PersistedQueryNotFound",

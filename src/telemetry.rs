@@ -107,6 +107,9 @@ pub struct Metrics {
     stock: StockCounters,
     redis_in_use: Gauge,
     degraded: Counter,
+    sockets: Gauge,
+    subscriptions: Gauge,
+    slow_consumers: Counter,
 }
 
 /// What the writers of stock rows count.
@@ -252,6 +255,19 @@ impl Default for Metrics {
             "Operations that wanted Redis and did without",
             degraded.clone(),
         );
+        let (sockets, subscriptions) = (Gauge::default(), Gauge::default());
+        for (name, help, gauge) in [
+            ("websocket_connections", "WebSocket connections that are open", &sockets),
+            ("subscriptions", "Subscriptions that run", &subscriptions),
+        ] {
+            registry.register(name, help, gauge.clone());
+        }
+        let slow_consumers = Counter::default();
+        registry.register(
+            "slow_consumers",
+            "WebSocket connections dropped because their client did not take what was sent",
+            slow_consumers.clone(),
+        );
         Self {
             registry,
             http,
@@ -264,6 +280,9 @@ impl Default for Metrics {
             stock,
             redis_in_use,
             degraded,
+            sockets,
+            subscriptions,
+            slow_consumers,
         }
     }
 }
@@ -319,6 +338,21 @@ impl Metrics {
         &self.in_work
     }
 
+    /// The open WebSocket connections.
+    pub(crate) fn sockets(&self) -> &Gauge {
+        &self.sockets
+    }
+
+    /// The running subscriptions.
+    pub(crate) fn subscriptions(&self) -> &Gauge {
+        &self.subscriptions
+    }
+
+    /// Notes a WebSocket connection whose client did not take what was sent.
+    pub(crate) fn slow_consumer(&self) {
+        self.slow_consumers.inc();
+    }
+
     /// Notes a finished operation, and writes its line to the log.
     pub(crate) fn operation(&self, line: &OperationLine<'_>) {
         let seconds = line.took.as_secs_f64();
@@ -346,6 +380,7 @@ impl Metrics {
             model = pages.map(|pages| pages.0),
             partitions = pages.map(|pages| pages.1),
             rows = pages.map(|pages| pages.2),
+            events = line.events,
             "operation"
         );
     }
@@ -360,6 +395,8 @@ pub(crate) struct OperationLine<'a> {
     pub(crate) code: Option<&'a str>,
     pub(crate) took: Duration,
     pub(crate) reads: &'a OperationReads,
+    /// The events that a subscription has told of.
+    pub(crate) events: Option<u64>,
 }
 
 /// What one operation has cost so far. It travels with the operation's task, so that a store can
@@ -394,6 +431,17 @@ pub(crate) struct OperationReads {
     /// Whether Redis was wanted and did not answer.
     #[serde(skip)]
     pub(crate) degraded: bool,
+}
+
+impl OperationReads {
+    /// Adds what another event of the same subscription has cost.
+    pub(crate) fn add(&mut self, event: Self) {
+        self.store_reads = self.store_reads.saturating_add(event.store_reads);
+        self.cache_hits = self.cache_hits.saturating_add(event.cache_hits);
+        let room = MAX_PAGES_TOLD.saturating_sub(self.pages.len());
+        self.pages.extend(event.pages.into_iter().take(room));
+        self.degraded |= event.degraded;
+    }
 }
 
 /// Pages of one operation that are told of.

@@ -4,6 +4,8 @@
 import "#workers";
 import { createElement } from "react";
 import { createRoot } from "react-dom/client";
+import { getOperationAST, parse } from "graphql";
+import { createClient } from "graphql-ws/client";
 import { GraphiQL } from "graphiql";
 import { examples } from "./examples.js";
 
@@ -14,20 +16,49 @@ const DEFAULT_HEADERS = `{
 }
 `;
 
-async function fetcher({ query, variables, operationName }, options) {
+const FORBIDDEN = 4403; // the close code for a token that is refused
+
+async function fetcher({ query, variables, operationName: current }, options) {
+  // For a moment after a change of tabs, GraphiQL still has the name of the previous tab's operation.
+  const operationName = query.includes(current) ? current : undefined;
+  const payload = { query, variables, operationName };
+  return isSubscription(payload) ? watch(payload, options?.headers) : post(payload, options?.headers);
+}
+
+function isSubscription({ query, operationName }) {
+  try {
+    return getOperationAST(parse(query), operationName)?.operation === "subscription";
+  } catch {
+    return false; // the server tells what is wrong with it
+  }
+}
+
+/** What GraphiQL takes for an observable. The tab's headers, with the token, go into `connection_init`. */
+function watch(payload, headers) {
+  const client = createClient({
+    url: `${location.origin.replace(/^http/, "ws")}/graphql`,
+    connectionParams: headers,
+    // After a restart of the server it goes on; a token that was refused is not better the next time.
+    shouldRetry: ({ code }) => code !== undefined && code !== FORBIDDEN,
+  });
+  const asError = (fault) =>
+    fault?.code === undefined ? fault : new Error(`The connection was closed: ${fault.code} ${fault.reason}`);
+  return {
+    subscribe: ({ next, error, complete }) => ({
+      unsubscribe: client.subscribe(payload, { next, complete, error: (fault) => error(asError(fault)) }),
+    }),
+  };
+}
+
+async function post(payload, headers) {
   const response = await fetch("/graphql", {
     method: "POST",
     headers: {
       Accept: "application/graphql-response+json, application/json;q=0.9",
       "Content-Type": "application/json",
-      ...options?.headers,
+      ...headers,
     },
-    // For a moment after a change of tabs, GraphiQL still has the name of the previous tab's operation.
-    body: JSON.stringify({
-      query,
-      variables,
-      operationName: query.includes(operationName) ? operationName : undefined,
-    }),
+    body: JSON.stringify(payload),
   });
   const text = await response.text();
   try {

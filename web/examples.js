@@ -152,4 +152,31 @@ mutation ProductsDelete($ids: [ID!]!) {
 `,
     variables: asJson({ ids: ["PROD-SAMOVAR-1", "PROD-PODSTAKANNIK-1"] }),
   },
+  {
+    query: `# Watches the stock of products in a zone, over a
+# WebSocket: as it is now, and then whenever it changes.
+# Press ■ to stop. To see a change, run this in another
+# tab, with a staff token in its headers:
+#
+#   mutation {
+#     stockSet(entries: [{ productId: "PROD-12345",
+#       geoZone: "Москва", quantity: 3 }]) {
+#       userErrors { message }
+#     }
+#   }
+
+subscription StockChanged($ids: [ID!]!, $zone: String!) {
+  stockChanged(productIds: $ids, geoZone: $zone) {
+    product {
+      id
+      name
+    }
+    available
+    status
+    updatedAt
+  }
+}
+`,
+    variables: asJson({ ids: ["PROD-12345"], zone: "Москва" }),
+  },
 ];

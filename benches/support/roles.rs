@@ -1,7 +1,7 @@
 //! What the workers do.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -145,7 +145,8 @@ pub(super) async fn listen(router: Router) -> Result<u16> {
     let listener = listener.tap_io(|connection| {
         let _ = connection.set_nodelay(true);
     });
-    tokio::spawn(axum::serve(listener, router).into_future());
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(axum::serve(listener, service).into_future());
     Ok(port)
 }
 

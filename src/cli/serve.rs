@@ -18,7 +18,8 @@ use crate::catalog::model::buckets::SPLIT_ROWS;
 use crate::catalog::service::keeper;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{
-    AuthConfig, CacheConfig, Config, ConfigError, Limits, Secret, ShopRules, StoreConfig,
+    AuthConfig, CacheConfig, Config, ConfigError, Limits, Secret, ShopRules, SocketLimits,
+    StoreConfig,
 };
 use crate::storage::Store;
 use crate::telemetry::Metrics;
@@ -60,6 +61,19 @@ pub(super) struct ServeArgs {
     #[arg(long, env = "VITRINA_MAX_COST", default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(100..))]
     max_cost: u32,
+    /// Most WebSocket connections in all
+    #[arg(long, env = "VITRINA_MAX_CONNECTIONS",
+          default_value_t = SocketLimits::default().connections)]
+    max_connections: usize,
+    /// Most WebSocket connections from one address. Behind a proxy all clients have the proxy's:
+    /// set it as high as --max-connections there and let the proxy limit each client
+    #[arg(long, env = "VITRINA_MAX_CONNECTIONS_PER_ADDRESS",
+          default_value_t = SocketLimits::default().connections_per_address)]
+    max_connections_per_address: usize,
+    /// Most subscriptions that run at once on one WebSocket connection
+    #[arg(long, env = "VITRINA_MAX_SUBSCRIPTIONS",
+          default_value_t = SocketLimits::default().subscriptions)]
+    max_subscriptions: usize,
     /// Up to so many units of a product are shown as `LOW_STOCK`
     #[arg(long, env = "VITRINA_LOW_STOCK", default_value_t = ShopRules::default().low_stock)]
     low_stock: u32,
@@ -104,6 +118,12 @@ impl ServeArgs {
             body_bytes: usize::try_from(self.max_body_bytes).unwrap_or(usize::MAX),
             deadline: Duration::from_millis(self.deadline_ms.into()),
             cost: self.max_cost.into(),
+            sockets: SocketLimits {
+                connections: self.max_connections,
+                connections_per_address: self.max_connections_per_address,
+                subscriptions: self.max_subscriptions,
+                ..SocketLimits::default()
+            },
             ..Limits::default()
         };
         let config = Config {
@@ -144,8 +164,9 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
         // Answers are written whole; waiting for more would only delay them.
         let _ = connection.set_nodelay(true);
     });
-    let server = axum::serve(listener, server::router(app.clone()))
-        .with_graceful_shutdown(async { told.await.unwrap_or(()) });
+    let service = server::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>();
+    let server =
+        axum::serve(listener, service).with_graceful_shutdown(async { told.await.unwrap_or(()) });
     let mut server = tokio::spawn(server.into_future());
 
     let clock = Arc::new(SystemClock);
@@ -165,7 +186,9 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
         () = stop.told() => {
             tracing::info!("stopping");
             let _ = tell_server.send(());
-            tokio::time::timeout(STOP_WITHIN, &mut server).await.unwrap_or(Ok(Ok(())))
+            // The server does not wait for WebSockets: to it they are no requests any more.
+            let both = async { tokio::join!(&mut server, app.sockets.close()).0 };
+            tokio::time::timeout(STOP_WITHIN, both).await.unwrap_or(Ok(Ok(())))
         }
         ended = &mut server => ended,
     };

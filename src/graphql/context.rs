@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use futures_util::stream::Stream;
+
+use super::events::events;
 use super::loader::{Loader, Rounds};
 use crate::app::Shop;
 use crate::catalog::graphql::{CategoryFetch, CategoryListFetch, ProductFetch};
@@ -35,6 +38,7 @@ pub struct RequestContext {
     pub stock: Loader<StockFetch>,
     /// The zones of products.
     pub zones: Loader<ZonesFetch>,
+    rounds: Arc<Rounds>,
 }
 
 impl RequestContext {
@@ -46,7 +50,15 @@ impl RequestContext {
         let category_lists = Loader::new(CategoryListFetch(catalog()), rounds);
         let stock = Loader::new(StockFetch(shop.inventory.clone()), rounds);
         let zones = Loader::new(ZonesFetch(shop.inventory.clone()), rounds);
-        Self { shop, viewer, products, categories, category_lists, stock, zones }
+        let rounds = rounds.clone();
+        Self { shop, viewer, products, categories, category_lists, stock, zones, rounds }
+    }
+
+    /// The events of a subscription, on their way to be resolved. Every subscription's go through
+    /// here: an event is shown with what is true when it comes, and not with what was read for the
+    /// one before.
+    pub fn events<S: Stream>(&self, source: S) -> impl Stream<Item = S::Item> + use<S> {
+        events(self.rounds.clone(), source)
     }
 
     /// Lets staff through and nobody else.

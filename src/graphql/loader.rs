@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
@@ -16,6 +17,7 @@ use futures_util::future::{BoxFuture, poll_fn};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::oneshot;
 
+use super::events::Turn;
 use crate::error::Error;
 use crate::telemetry::OperationStats;
 
@@ -42,9 +44,12 @@ struct State<F: Fetch> {
     entries: HashMap<F::Key, Entry<F::Row>>,
     /// Keys of the round that is being gathered.
     round: Vec<F::Key>,
+    /// The age of [`Rounds`] that all of this belongs to.
+    age: u64,
 }
 
-/// Loads rows for one request: each key is read once, however often it is asked for.
+/// Loads rows for one request, or one event of a subscription: each key is read once, however
+/// often it is asked for.
 pub struct Loader<F: Fetch> {
     shared: Arc<Shared<F>>,
     rounds: Arc<Rounds>,
@@ -58,7 +63,7 @@ struct Shared<F: Fetch> {
 impl<F: Fetch> Loader<F> {
     /// A loader for the request that `rounds` drives.
     pub fn new(fetch: F, rounds: &Arc<Rounds>) -> Self {
-        let state = State { entries: HashMap::new(), round: Vec::new() };
+        let state = State { entries: HashMap::new(), round: Vec::new(), age: rounds.age() };
         Self {
             shared: Arc::new(Shared { fetch, state: Mutex::new(state) }),
             rounds: rounds.clone(),
@@ -93,6 +98,12 @@ impl<F: Fetch> Loader<F> {
 
     fn ask(&self, key: F::Key) -> Asked<F::Row> {
         let mut state = lock(&self.shared.state);
+        let age = self.rounds.age();
+        if state.age != age {
+            state.age = age;
+            state.entries.clear();
+            state.round.clear();
+        }
         match state.entries.get_mut(&key) {
             Some(Entry::Loaded(answer)) => {
                 OperationStats::cache_hit();
@@ -147,11 +158,31 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The rounds of one request that are waiting to be read.
 #[derive(Default)]
-pub struct Rounds(Mutex<Vec<BoxFuture<'static, ()>>>);
+pub struct Rounds {
+    waiting: Mutex<Vec<BoxFuture<'static, ()>>>,
+    /// How often the loaders had to forget.
+    age: AtomicU64,
+    turn: Turn,
+}
 
 impl Rounds {
     fn add(&self, round: BoxFuture<'static, ()>) {
-        lock(&self.0).push(round);
+        lock(&self.waiting).push(round);
+    }
+
+    fn age(&self) -> u64 {
+        self.age.load(Ordering::Relaxed)
+    }
+
+    /// Whether the operation waits for an event.
+    pub fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    /// Has all loaders forget what they have read, and what they were about to.
+    pub(super) fn forget(&self) {
+        lock(&self.waiting).clear();
+        self.age.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Runs `request`; whenever it can go no further by itself, reads the rounds it asked for.
@@ -163,7 +194,7 @@ impl Rounds {
                 if let Poll::Ready(output) = request.as_mut().poll(context) {
                     return Poll::Ready(output);
                 }
-                reading.extend(std::mem::take(&mut *lock(&self.0)));
+                reading.extend(std::mem::take(&mut *lock(&self.waiting)));
                 match reading.poll_next_unpin(context) {
                     // A round has been read: resolvers can go on.
                     Poll::Ready(Some(())) => {}
@@ -225,5 +256,17 @@ mod tests {
         let rows = rounds.drive(twice).await;
         assert_eq!(rows, [None, Some("2".to_owned()), Some("6".to_owned())]);
         assert_eq!(*fetch.0.lock().unwrap(), [vec![2, 3], vec![6]]);
+    }
+
+    #[tokio::test]
+    async fn what_was_forgotten_is_read_again_also_if_nobody_had_waited_for_it() {
+        let (fetch, rounds, loader) = loader();
+        rounds.drive(loader.load(2)).await.unwrap();
+        // Asked for, and given up before it was read.
+        drop(loader.ask(4));
+        rounds.forget();
+        let rows = rounds.drive(loader.load_many([2, 4])).await.unwrap();
+        assert_eq!(rows, [Some("2".to_owned()), Some("4".to_owned())]);
+        assert_eq!(*fetch.0.lock().unwrap(), [vec![2], vec![2, 4]]);
     }
 }

@@ -3,6 +3,7 @@
 pub mod complete;
 mod context;
 pub mod cost;
+mod events;
 pub mod flatten;
 pub mod index;
 mod leaf;
@@ -17,9 +18,11 @@ use async_graphql::{
     ValidationMode,
 };
 use async_trait::async_trait;
+use futures_util::stream::BoxStream;
 use std::sync::Arc;
 
 pub use context::{ContextExt, RequestContext, Viewer};
+pub use events::Turn;
 pub use index::SchemaIndex;
 pub use leaf::{Leaf, LeafObject, write_object};
 pub use loader::{Fetch, Loader, Rounds};
@@ -95,6 +98,12 @@ impl ShopGraph {
     /// Executes a request whose document has passed [`ShopGraph::check`].
     pub async fn execute(&self, request: Request) -> Response {
         self.executor.execute(request).await
+    }
+
+    /// Begins a subscription whose document has passed [`ShopGraph::check`]: an answer for each
+    /// event.
+    pub fn watch(&self, request: Request) -> BoxStream<'static, Response> {
+        self.executor.execute_stream(request)
     }
 }
 

@@ -260,8 +260,9 @@ impl InventorySubscription {
                 keys.push(key);
             }
         }
-        let inventory = ctx.request()?.shop.inventory.clone();
-        let changes = inventory.changes(keys).await?;
+        let request = ctx.request()?;
+        let inventory = request.shop.inventory.clone();
+        let changes = request.events(inventory.changes(keys).await?);
         Ok(changes.map(move |(key, level)| Stock::node(&inventory, key, level)))
     }
 }

@@ -46,6 +46,8 @@ pub(super) fn hash_of(text: &str) -> DocumentHash {
 pub(super) enum Refusal {
     /// For one reason.
     One(Error),
+    /// Because the request does not say which document it means.
+    Request(Error),
     /// For what the schema says of it.
     Schema(Vec<ServerError>),
 }
@@ -56,10 +58,19 @@ impl From<Error> for Refusal {
     }
 }
 
+impl From<Refusal> for Vec<ServerError> {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::One(error) | Refusal::Request(error) => vec![(&error).into()],
+            Refusal::Schema(faults) => faults,
+        }
+    }
+}
+
 /// A document that passed every check that does not depend on variables.
 pub(super) struct Document {
     parsed: ExecutableDocument,
-    operations: Vec<Operation>,
+    operations: Vec<Arc<Operation>>,
     /// Memory it takes, about.
     bytes: u64,
 }
@@ -91,12 +102,12 @@ impl Document {
                 let cost = cost(graph.index(), &flat, &none);
                 Ok::<_, Error>((Arc::new(flat), cost))
             });
-            Ok::<_, Error>(Operation {
+            Ok::<_, Error>(Arc::new(Operation {
                 name: name.map(|name| Arc::from(name.as_str())),
                 kind: operation.node.ty,
                 root: root_of(&operation.node.selection_set.node),
                 flat: flat.transpose()?,
-            })
+            }))
         };
         let operations = parsed.operations.iter().map(known).collect::<Result<_, _>>()?;
         // Strings are kept as they are, in both forms.
@@ -107,7 +118,7 @@ impl Document {
     }
 
     /// The operation that a request means.
-    pub(super) fn operation(&self, name: Option<&str>) -> Result<&Operation, Error> {
+    pub(super) fn operation(&self, name: Option<&str>) -> Result<&Arc<Operation>, Error> {
         match (name, self.operations.as_slice()) {
             (None, [only]) => Ok(only),
             (None, _) => Err(Error::BadUserInput(
@@ -149,11 +160,27 @@ impl Document {
                 (Arc::new(flat), total)
             }
         };
+        if operation.kind == OperationType::Subscription && !has_one_field(&flat) {
+            let message = "A subscription has exactly one root field, and none of introspection.";
+            return Err(Error::BadUserInput(message.to_owned()));
+        }
         if total > limits.cost {
             let message = format!("The operation costs {total}, more than {}.", limits.cost);
             return Err(Error::QueryTooComplex(message));
         }
         Ok(flat)
+    }
+}
+
+/// Whether a flat operation has one root field, which is one of the schema's own.
+fn has_one_field(flat: &ExecutableDocument) -> bool {
+    let Some((_, operation)) = flat.operations.iter().next() else { return false };
+    match operation.node.selection_set.node.items.as_slice() {
+        [only] => match &only.node {
+            Selection::Field(field) => !field.node.name.node.starts_with("__"),
+            _ => false,
+        },
+        _ => false,
     }
 }
 

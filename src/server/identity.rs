@@ -1,5 +1,7 @@
 //! Who asks: bearer tokens of the shop's identity provider.
 
+use std::time::{Duration, SystemTime};
+
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use clap::ValueEnum;
@@ -35,6 +37,15 @@ struct Claims {
     exp: u64,
 }
 
+/// Who asks, and for how long that is certain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// Who asks.
+    pub viewer: Viewer,
+    /// How long the token will go on being taken; `None` if there is none.
+    pub lasts: Option<Duration>,
+}
+
 /// Tells who a request comes from.
 pub struct Identity {
     key: DecodingKey,
@@ -60,9 +71,25 @@ impl Identity {
 
     /// Who sends these headers. A bad token is refused, not taken for a guest.
     pub fn viewer(&self, headers: &HeaderMap) -> Result<Viewer, Error> {
-        let mut values = headers.get_all(AUTHORIZATION).iter();
-        let Some(value) = values.next() else { return Ok(Viewer::Anonymous) };
-        let token = value.to_str().ok().and_then(bearer).ok_or(REFUSED)?;
+        self.known(headers).map(|known| known.viewer)
+    }
+
+    /// Who sends these headers, and for how long that is certain.
+    pub fn known(&self, headers: &HeaderMap) -> Result<Known, Error> {
+        let values = headers.get_all(AUTHORIZATION).iter();
+        self.of_values(values.map(|value| value.to_str().ok()))
+    }
+
+    /// The same for the values of `Authorization`, wherever they stand; `None` is one that is no
+    /// text. Of two, nobody could say which one counts.
+    pub(super) fn of_values<'a>(
+        &self,
+        mut values: impl Iterator<Item = Option<&'a str>>,
+    ) -> Result<Known, Error> {
+        let Some(value) = values.next() else {
+            return Ok(Known { viewer: Viewer::Anonymous, lasts: None });
+        };
+        let token = value.and_then(bearer).ok_or(REFUSED)?;
         if values.next().is_some() || token.len() > MAX_TOKEN_BYTES {
             return Err(REFUSED);
         }
@@ -75,10 +102,13 @@ impl Identity {
         if !sound {
             return Err(REFUSED);
         }
-        Ok(match claims.role {
+        let viewer = match claims.role {
             Role::Customer => Viewer::Customer(claims.sub),
             Role::Staff => Viewer::Staff(claims.sub),
-        })
+        };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let ends = Duration::from_secs(claims.exp.saturating_add(LEEWAY_SECONDS));
+        Ok(Known { viewer, lasts: Some(ends.saturating_sub(now)) })
     }
 }
 

@@ -1,4 +1,4 @@
-//! HTTP: bytes in, bytes out. Routes, the GraphQL pipeline, identity, limits, health.
+//! HTTP and WebSocket: bytes in, bytes out. Routes, the GraphQL pipeline, identity, limits, health.
 
 mod document;
 mod graphiql;
@@ -6,8 +6,10 @@ mod health;
 mod identity;
 mod images;
 mod lexer;
+mod operation;
 mod pipeline;
 mod shape;
+mod websocket;
 mod wire;
 
 use std::sync::Arc;
@@ -21,7 +23,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 pub(crate) use document::Documents;
-pub use identity::{Identity, Role, sign_token};
+pub use identity::{Identity, Known, Role, sign_token};
+pub(crate) use websocket::Sockets;
 
 use crate::app::App;
 

@@ -1,32 +1,25 @@
-//! The way of a GraphQL request from its bytes to its answer. Ours and not the extractor's of
+//! The way of a GraphQL request over HTTP, from its bytes to its answer. Ours and not the extractor's of
 //! async-graphql-axum, which executes mutations over GET and plain text, ignores the body limit,
 //! and repeats whole queries in its errors.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use async_graphql::parser::types::{ExecutableDocument, OperationType};
-use async_graphql::{
-    Request as GraphQlRequest, Response as GraphQlResponse, ServerError, Variables,
-};
+use async_graphql::parser::types::OperationType;
 use axum::body::{Body, Bytes};
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::header::{ACCEPT, ALLOW, CONTENT_LENGTH};
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use axum::response::Response;
-use futures_util::FutureExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::Instant;
 
-use super::document::{Document, Operation, Refusal, hash_of};
-use super::wire::{self, GraphRequest, Media, PersistedQuery, RequestExtensions};
-use super::{graphiql, wire::is_json};
-use crate::app::{App, Shop};
+use super::document::Refusal;
+use super::operation::{Asked, execute, prepare};
+use super::wire::{self, GraphRequest, Media, RequestExtensions, is_json};
+use super::{graphiql, websocket};
+use crate::app::App;
 use crate::error::Error;
-use crate::graphql::complete::complete;
-use crate::graphql::{RequestContext, Rounds, Viewer};
-use crate::telemetry::{OperationLine, OperationStats, Outcome};
 
 /// A browser sends none of these by itself to another site: a GET with one of them comes from a
 /// program that meant it (and, across sites, from one that the preflight let through).
@@ -62,12 +55,15 @@ pub(super) async fn post(State(app): State<Arc<App>>, request: Request<Body>) ->
     within(deadline, media, &id, work).await
 }
 
-/// `GET /graphql`: the page for a browser, queries for a program.
-pub(super) async fn get(
-    State(app): State<Arc<App>>,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Response {
+/// `GET /graphql`: the page for a browser, queries and a WebSocket for a program.
+pub(super) async fn get(State(app): State<Arc<App>>, request: Request<Body>) -> Response {
+    let (parts, _) = request.into_parts();
+    if websocket::is_asked_for(&parts.headers) {
+        let id = request_id(&parts.headers);
+        let response = websocket::open(&app, parts, id.clone()).await;
+        return named(response, &id);
+    }
+    let (headers, query) = (parts.headers, parts.uri.query());
     let is_program = PREFLIGHT_HEADERS.iter().any(|name| headers.contains_key(*name));
     if !is_program && accepts_html(&headers) {
         // A browser that follows a link with a query gets the page, which executes nothing.
@@ -87,19 +83,12 @@ pub(super) async fn get(
             );
             return wire::with_status(StatusCode::BAD_REQUEST, media, &error);
         }
-        match request_from_query(&query) {
+        match request_from_query(query) {
             Ok(request) => answer(&app, &headers, media, (&id, deadline), request, false).await,
             Err(error) => wire::failed(media, &error),
         }
     };
     within(deadline, media, &id, work).await
-}
-
-/// Who asks for an operation, under which name, and until when the answer is of use.
-struct Asked<'a> {
-    viewer: Viewer,
-    id: &'a str,
-    deadline: Instant,
 }
 
 /// Executes a request and answers it. `may_change` is whether mutations are let through.
@@ -116,24 +105,11 @@ async fn answer(
         Ok(viewer) => viewer,
         Err(error) => return wire::failed(media, &error),
     };
-    let document = match find_document(app, &request).await {
-        Ok(document) => document,
-        Err(Refusal::One(error @ Error::BadUserInput(_))) if request.query.is_none() => {
-            return wire::failed(media, &error);
-        }
+    let ready = match prepare(app, request).await {
+        Ok(ready) => ready,
         Err(refusal) => return wire::refused(media, &refusal),
     };
-    let mut variables = request.variables.unwrap_or_default();
-    let checked = document.operation(request.operation_name.as_deref()).and_then(|operation| {
-        let limits = &app.config.limits;
-        let flat = document.prepare(operation, &app.graph, &mut variables, limits)?;
-        Ok((operation, flat))
-    });
-    let (operation, flat) = match checked {
-        Ok(checked) => checked,
-        Err(error) => return wire::refused(media, &Refusal::One(error)),
-    };
-    match operation.kind {
+    match ready.kind() {
         OperationType::Query => {}
         OperationType::Mutation if may_change => {}
         OperationType::Mutation => {
@@ -143,136 +119,14 @@ async fn answer(
             return response;
         }
         OperationType::Subscription => {
-            let message = "Subscriptions are not taken over this transport.".to_owned();
+            let message = "Subscriptions are taken over WebSocket only.".to_owned();
             return wire::refused(media, &Refusal::One(Error::BadUserInput(message)));
         }
     }
-    let asked = Asked { viewer, id, deadline };
-    match execute(app, shop, asked, operation, &flat, variables).await {
+    let asked = Asked { shop, viewer, id };
+    match execute(app, asked, ready, deadline).await {
         Ok(response) => wire::executed(media, &response),
         Err(error) => wire::failed(media, &error),
-    }
-}
-
-/// The document that a request brings or, by its hash, means.
-async fn find_document(app: &App, request: &GraphRequest) -> Result<Arc<Document>, Refusal> {
-    let persisted = request.extensions.as_ref().and_then(|e| e.persisted_query.as_ref());
-    let hash = persisted.map(persisted_hash).transpose()?;
-    let Some(text) = &request.query else {
-        let Some(hash) = hash else {
-            let message = "The request has no `query`.".to_owned();
-            return Err(Error::BadUserInput(message).into());
-        };
-        let known = app.documents.known(&hash, &app.metrics);
-        return known.ok_or(Refusal::One(Error::PersistedQueryNotFound));
-    };
-    let own = hash_of(text);
-    if hash.is_some_and(|hash| hash != own) {
-        let message = "The persisted query's hash is not the hash of `query`.".to_owned();
-        return Err(Error::BadUserInput(message).into());
-    }
-    match app.documents.known(&own, &app.metrics) {
-        Some(document) => Ok(document),
-        None => app.documents.learn(own, text, &app.graph, &app.config).await,
-    }
-}
-
-fn persisted_hash(persisted: &PersistedQuery) -> Result<[u8; 32], Error> {
-    let wrong = || {
-        let message = "A persisted query has version 1 and a SHA-256 hash in hex.".to_owned();
-        Error::BadUserInput(message)
-    };
-    let text = persisted.sha256_hash.as_bytes();
-    if persisted.version != 1 || text.len() != 64 {
-        return Err(wrong());
-    }
-    let mut hash = [0; 32];
-    for (byte, pair) in hash.iter_mut().zip(text.chunks_exact(2)) {
-        let digit = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
-        let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else { return Err(wrong()) };
-        *byte = high << 4 | low;
-    }
-    Ok(hash)
-}
-
-/// Runs the resolvers until the deadline, turns a panic into an error, and writes the operation's
-/// line.
-async fn execute(
-    app: &App,
-    shop: &Arc<Shop>,
-    asked: Asked<'_>,
-    operation: &Operation,
-    flat: &ExecutableDocument,
-    variables: Variables,
-) -> Result<GraphQlResponse, Error> {
-    let started = Instant::now();
-    let tells_reads = app.config.tells_reads || matches!(asked.viewer, Viewer::Staff(_));
-    let rounds = Arc::new(Rounds::default());
-    let mut request = GraphQlRequest::new("").variables(variables).data(RequestContext::new(
-        shop.clone(),
-        asked.viewer,
-        &rounds,
-    ));
-    // The executor takes the document apart, so it gets a copy.
-    request.set_parsed_query(flat.clone());
-    // The executor's state is large; boxed, it is not copied each time a future is put into another.
-    let execution = Box::pin(app.graph.execute(request));
-    let run = AssertUnwindSafe(rounds.drive(execution)).catch_unwind();
-    let run = tokio::time::timeout_at(asked.deadline, run);
-    let (result, reads) = OperationStats::collect(run).await;
-    let result = match result {
-        Ok(Ok(mut response)) => {
-            if tells_reads && let Ok(told) = async_graphql::to_value(&reads) {
-                response.extensions.insert("reads".to_owned(), told);
-            }
-            if reads.degraded {
-                // Everybody may know: nothing is wrong with the answer, it only took longer.
-                let cache = async_graphql::Value::List(vec!["cache".into()]);
-                response.extensions.insert("degraded".to_owned(), cache);
-            }
-            complete(&mut response.data, flat, app.graph.index());
-            // They come as they happened; a client reads them in the order of its query.
-            response.errors.sort_by_key(|e| e.locations.first().map(|at| (at.line, at.column)));
-            response.errors.iter_mut().for_each(give_code);
-            Ok(response)
-        }
-        Ok(Err(_)) => {
-            tracing::error!(request_id = asked.id, "a resolver panicked");
-            Err(Error::Internal)
-        }
-        Err(_) => Err(Error::Timeout),
-    };
-    let codes = || result.iter().flat_map(|response| &response.errors).filter_map(code_of);
-    let code = result.as_ref().err().map(Error::code).or_else(|| codes().next());
-    let outcome = match code {
-        None => Outcome::Ok,
-        Some(code) if Error::is_failure(code) || codes().any(Error::is_failure) => Outcome::Failed,
-        Some(_) => Outcome::Refused,
-    };
-    app.metrics.operation(&OperationLine {
-        request_id: asked.id,
-        name: operation.name.as_deref(),
-        root: operation.root.clone(),
-        outcome,
-        code,
-        took: started.elapsed(),
-        reads: &reads,
-    });
-    result
-}
-
-/// An error without a code comes from async-graphql, about an argument whose value the schema's
-/// types cannot take; it gets that code.
-fn give_code(error: &mut ServerError) {
-    if code_of(error).is_none() {
-        error.extensions = ServerError::from(&Error::BadUserInput(String::new())).extensions;
-    }
-}
-
-fn code_of(error: &ServerError) -> Option<&str> {
-    match error.extensions.as_ref()?.get("code")? {
-        async_graphql::Value::String(code) => Some(code),
-        _ => None,
     }
 }
 

@@ -138,6 +138,7 @@ pub(super) fn refused(media: Media, refusal: &Refusal) -> Response {
     };
     match refusal {
         Refusal::One(error) => errors(status, media, &[error.into()]),
+        Refusal::Request(error) => failed(media, error),
         Refusal::Schema(faults) => errors(status, media, faults),
     }
 }
@@ -147,6 +148,7 @@ pub(super) fn failed(media: Media, error: &Error) -> Response {
     let status = match error {
         Error::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
         Error::Forbidden(_) => StatusCode::FORBIDDEN,
+        Error::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
         Error::Timeout => StatusCode::GATEWAY_TIMEOUT,
         Error::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -161,7 +163,7 @@ pub(super) fn failed(media: Media, error: &Error) -> Response {
 /// An error with a status of its own.
 pub(super) fn with_status(status: StatusCode, media: Media, error: &Error) -> Response {
     let mut response = errors(status, media, &[error.into()]);
-    if status == StatusCode::SERVICE_UNAVAILABLE {
+    if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
     }
     if status == StatusCode::UNAUTHORIZED {

@@ -22,8 +22,15 @@ const START_LIMIT_MS = 60_000; // a debug build fills the demo shop slowly
 const STOP_LIMIT_MS = 10_000;
 const STEP_LIMIT_MS = 20_000;
 
-const TITLES = ["ProductCard", "SeveralProducts", "Categories", "ProductsUpsert", "ProductsDelete"];
-const [CARD, , , UPSERT, DELETE] = TITLES;
+const TITLES = [
+  "ProductCard",
+  "SeveralProducts",
+  "Categories",
+  "ProductsUpsert",
+  "ProductsDelete",
+  "StockChanged",
+];
+const [CARD, , , UPSERT, DELETE, WATCH] = TITLES;
 
 // The same secret signs the staff token and checks it.
 const env = { ...process.env, VITRINA_JWT_SECRET: randomBytes(32).toString("hex") };
@@ -51,7 +58,7 @@ after(async () => {
 // A test runner that is told to stop skips `after`; the server must not stay behind.
 process.on("exit", () => server?.kill("SIGKILL"));
 
-test("opens with the five examples in its tabs", async () => {
+test("opens with the six examples in its tabs", async () => {
   const response = await page.goto(`${origin}/graphql`);
   assert.match(response.headers()["content-type"], /^text\/html/);
   assert.match(response.headers()["content-security-policy"], /script-src 'self';/, "build web/ first");
@@ -87,6 +94,34 @@ test("runs the other public examples", async () => {
   assert.ok(catalogue.categories.length > 1);
   assert.ok(catalogue.category.productCount > 0);
   assert.equal(catalogue.category.products.nodes.length, 3);
+});
+
+test("watches the stock with the subscription example", async () => {
+  const token = await staffToken();
+  const { ids, zone } = JSON.parse(examples[5].variables);
+  const set = async (quantity) => {
+    const query = `mutation($entries: [StockInput!]!) { stockSet(entries: $entries) { userErrors { message } } }`;
+    const variables = { entries: [{ productId: ids[0], geoZone: zone, quantity }] };
+    const { data } = await post({ query, variables }, { Authorization: `Bearer ${token}` });
+    assert.deepEqual(data.stockSet.userErrors, []);
+  };
+  await openTab(WATCH);
+  await set(41);
+  await page.getByRole("button", { name: "Execute query" }).click();
+  await resultContains(`"available":41`);
+  await set(3);
+  await resultContains(`"available":3,"status":"LOW_STOCK"`);
+  await page.getByRole("button", { name: "Stop query" }).click();
+  await page.getByRole("button", { name: "Execute query" }).waitFor();
+
+  // The headers of the tab are those of the connection: a bad token is refused.
+  await fillHeaders("nonsense");
+  await page.getByRole("button", { name: "Execute query" }).click();
+  await resultContains("4403");
+  await fillHeaders(token);
+  await page.getByRole("button", { name: "Execute query" }).click();
+  await resultContains(`"available":3`);
+  await page.getByRole("button", { name: "Stop query" }).click();
 });
 
 test("explains the schema", async () => {
@@ -201,8 +236,8 @@ async function freePort() {
   return port;
 }
 
-async function post(body) {
-  const headers = { "Content-Type": "application/json" };
+async function post(body, more = {}) {
+  const headers = { "Content-Type": "application/json", ...more };
   const response = await fetch(`${origin}/graphql`, { method: "POST", headers, body: JSON.stringify(body) });
   return response.json();
 }

@@ -18,6 +18,7 @@ use vitrina::storage::{Store, StoreError};
 use super::{DELETE, UPSERT, product, staff};
 use crate::support::server::TestServer;
 use crate::support::stores::TestStore;
+use crate::support::websocket::Socket;
 
 /// What a driver says, which no client may see.
 const CAUSE: &str = "SELECT secret FROM internal at 10.0.0.1";
@@ -148,6 +149,31 @@ async fn a_failure_has_a_code_and_tells_nothing_of_the_store() {
         }
         let answer = server.http.query("{ __typename }", json!({})).await;
         assert_eq!(answer.status, 200, "what needs no store is still answered");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_the_same_over_a_websocket() {
+    let watch = "subscription { stockChanged(productIds: [1], geoZone: \"Тула\") { available } }";
+    for (broken, code) in [
+        (Broken::Timeout, "TIMEOUT"),
+        (Broken::Silent, "TIMEOUT"),
+        (Broken::Unavailable, "UNAVAILABLE"),
+        (Broken::Fault, "INTERNAL"),
+        (Broken::Panic, "INTERNAL"),
+    ] {
+        let server = serve(broken, Duration::from_millis(300)).await;
+        let mut socket = Socket::connect(server.address).await;
+        for query in [watch, "{ product(id: 1) { id } }"] {
+            socket.subscribe("s", query, json!({})).await;
+            let message = socket.next().await;
+            let text = message.to_string();
+            assert!(text.contains(&format!("\"code\":\"{code}\"")), "{query}: {text}");
+            assert!(!text.contains("SELECT") && !text.contains("10.0.0.1"), "{text}");
+            if message["type"] == "next" {
+                assert_eq!(socket.payload("complete", "s").await, Value::Null);
+            }
+        }
     }
 }
 

@@ -51,7 +51,9 @@ mod pages;
 mod staff;
 mod stock;
 mod stock_cache;
+mod subscriptions;
 mod transport;
+mod websocket;
 
 const UPSERT: &str = "mutation($products: [ProductInput!]!) {
     productsUpsert(products: $products) {

@@ -5,6 +5,7 @@ pub mod process;
 pub mod redis;
 pub mod server;
 pub mod stores;
+pub mod websocket;
 
 use rust_decimal::Decimal;
 use vitrina::catalog::model::{Attribute, ProductDraft, ProductId};

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use vitrina::app::{App, Shop};
@@ -64,8 +65,9 @@ impl TestServer {
         app.open(shop.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = server::router(app);
-        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap());
+        let service = server::router(app).into_make_service_with_connect_info::<SocketAddr>();
+        let task = tokio::spawn(async move { axum::serve(listener, service).await.unwrap() });
         Self { http: HttpClient::new(&format!("http://{address}")), address, store, task }
     }
 }

@@ -50,6 +50,15 @@ impl TestStore {
         Self { store: store.clone(), config: config.clone(), metrics, _dir: None }
     }
 
+    /// The same store, opened once more, as another instance of the shop would. Only a cluster can
+    /// be.
+    pub async fn open_again(&self) -> Self {
+        let metrics = Arc::new(Metrics::default());
+        let clock = Arc::new(SystemClock);
+        let store = storage::open(&self.config, clock, metrics.clone()).await.unwrap();
+        Self { store, config: self.config.clone(), metrics, _dir: None }
+    }
+
     /// Writes products now; what is kept.
     pub async fn upsert(&self, drafts: Vec<ProductDraft>) -> Vec<Product> {
         self.upsert_at(drafts, SystemClock.now()).await

@@ -1,0 +1,311 @@
+//! Operations, whatever brings them: found, checked, executed, told of in the log and the metrics.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use async_graphql::parser::types::{ExecutableDocument, OperationType};
+use async_graphql::{
+    Request as GraphQlRequest, Response as GraphQlResponse, ServerError, Variables,
+};
+use futures_util::FutureExt;
+use futures_util::stream::{BoxStream, StreamExt};
+use tokio::time::Instant;
+
+use super::document::{Document, Operation, Refusal, hash_of};
+use super::wire::{GraphRequest, PersistedQuery};
+use crate::app::{App, Shop};
+use crate::error::Error;
+use crate::graphql::complete::complete;
+use crate::graphql::{RequestContext, Rounds, Viewer};
+use crate::telemetry::{OperationLine, OperationReads, OperationStats, Outcome};
+
+/// Who asks for an operation, of which shop, and under which name.
+pub(super) struct Asked<'a> {
+    pub(super) shop: &'a Arc<Shop>,
+    pub(super) viewer: Viewer,
+    pub(super) id: &'a str,
+}
+
+/// An operation that passed every check.
+pub(super) struct Ready {
+    operation: Arc<Operation>,
+    flat: Arc<ExecutableDocument>,
+    variables: Variables,
+}
+
+impl Ready {
+    /// Query, mutation or subscription.
+    pub(super) fn kind(&self) -> OperationType {
+        self.operation.kind
+    }
+}
+
+/// Finds the operation that a request means, and checks it. Nothing in here waits for anybody.
+pub(super) async fn prepare(app: &App, request: GraphRequest) -> Result<Ready, Refusal> {
+    let document = match find_document(app, &request).await {
+        Err(Refusal::One(error @ Error::BadUserInput(_))) if request.query.is_none() => {
+            return Err(Refusal::Request(error));
+        }
+        found => found?,
+    };
+    let mut variables = request.variables.unwrap_or_default();
+    let operation = document.operation(request.operation_name.as_deref())?;
+    let flat = document.prepare(operation, &app.graph, &mut variables, &app.config.limits)?;
+    Ok(Ready { operation: operation.clone(), flat, variables })
+}
+
+/// The document that a request brings or, by its hash, means.
+async fn find_document(app: &App, request: &GraphRequest) -> Result<Arc<Document>, Refusal> {
+    let persisted = request.extensions.as_ref().and_then(|e| e.persisted_query.as_ref());
+    let hash = persisted.map(persisted_hash).transpose()?;
+    let Some(text) = &request.query else {
+        let Some(hash) = hash else {
+            let message = "The request has no `query`.".to_owned();
+            return Err(Error::BadUserInput(message).into());
+        };
+        let known = app.documents.known(&hash, &app.metrics);
+        return known.ok_or(Refusal::One(Error::PersistedQueryNotFound));
+    };
+    let own = hash_of(text);
+    if hash.is_some_and(|hash| hash != own) {
+        let message = "The persisted query's hash is not the hash of `query`.".to_owned();
+        return Err(Error::BadUserInput(message).into());
+    }
+    match app.documents.known(&own, &app.metrics) {
+        Some(document) => Ok(document),
+        None => app.documents.learn(own, text, &app.graph, &app.config).await,
+    }
+}
+
+fn persisted_hash(persisted: &PersistedQuery) -> Result<[u8; 32], Error> {
+    let wrong = || {
+        let message = "A persisted query has version 1 and a SHA-256 hash in hex.".to_owned();
+        Error::BadUserInput(message)
+    };
+    let text = persisted.sha256_hash.as_bytes();
+    if persisted.version != 1 || text.len() != 64 {
+        return Err(wrong());
+    }
+    let mut hash = [0; 32];
+    for (byte, pair) in hash.iter_mut().zip(text.chunks_exact(2)) {
+        let digit = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else { return Err(wrong()) };
+        *byte = high << 4 | low;
+    }
+    Ok(hash)
+}
+
+/// Runs the resolvers until the deadline, turns a panic into an error, and writes the operation's
+/// line.
+pub(super) async fn execute(
+    app: &App,
+    asked: Asked<'_>,
+    ready: Ready,
+    deadline: Instant,
+) -> Result<GraphQlResponse, Error> {
+    let started = Instant::now();
+    let (request, rounds, manner) = begin(app, asked, ready);
+    // The executor's state is large; boxed, it is not copied each time a future is put into another.
+    let execution = Box::pin(app.graph.execute(request));
+    let run = AssertUnwindSafe(rounds.drive(execution)).catch_unwind();
+    let (result, reads) = OperationStats::collect(tokio::time::timeout_at(deadline, run)).await;
+    let result = match result {
+        Ok(Ok(response)) => Ok(manner.finish(response, &reads)),
+        Ok(Err(_)) => Err(manner.panicked()),
+        Err(_) => Err(Error::Timeout),
+    };
+    let mut end = End::default();
+    end.note(&result);
+    manner.tell(started, &end, &reads, None);
+    result
+}
+
+/// The executor's request for an operation, what drives it, and how its answers are made.
+fn begin<'a>(
+    app: &'a App,
+    asked: Asked<'a>,
+    ready: Ready,
+) -> (GraphQlRequest, Arc<Rounds>, Manner<'a>) {
+    let tells_reads = app.config.tells_reads || matches!(asked.viewer, Viewer::Staff(_));
+    let rounds = Arc::new(Rounds::default());
+    let context = RequestContext::new(asked.shop.clone(), asked.viewer, &rounds);
+    let Ready { operation, flat, variables } = ready;
+    let mut request = GraphQlRequest::new("").variables(variables).data(context);
+    // The executor takes the document apart, so it gets a copy.
+    request.set_parsed_query((*flat).clone());
+    (request, rounds, Manner { app, id: asked.id, operation, flat, tells_reads })
+}
+
+/// How the answers of an operation are made, and how it is told of.
+struct Manner<'a> {
+    app: &'a App,
+    id: &'a str,
+    operation: Arc<Operation>,
+    flat: Arc<ExecutableDocument>,
+    tells_reads: bool,
+}
+
+impl Manner<'_> {
+    /// What the executor gave, as the client gets it.
+    fn finish(&self, mut response: GraphQlResponse, reads: &OperationReads) -> GraphQlResponse {
+        if self.tells_reads
+            && let Ok(told) = async_graphql::to_value(reads)
+        {
+            response.extensions.insert("reads".to_owned(), told);
+        }
+        if reads.degraded {
+            // Everybody may know: nothing is wrong with the answer, it only took longer.
+            let cache = async_graphql::Value::List(vec!["cache".into()]);
+            response.extensions.insert("degraded".to_owned(), cache);
+        }
+        complete(&mut response.data, &self.flat, self.app.graph.index());
+        // They come as they happened; a client reads them in the order of its query.
+        response.errors.sort_by_key(|e| e.locations.first().map(|at| (at.line, at.column)));
+        response.errors.iter_mut().for_each(give_code);
+        response
+    }
+
+    fn panicked(&self) -> Error {
+        tracing::error!(request_id = self.id, "a resolver panicked");
+        Error::Internal
+    }
+
+    /// Writes the operation's line and counts it.
+    fn tell(&self, started: Instant, end: &End, reads: &OperationReads, events: Option<u64>) {
+        self.app.metrics.operation(&OperationLine {
+            request_id: self.id,
+            name: self.operation.name.as_deref(),
+            root: self.operation.root.clone(),
+            outcome: end.outcome,
+            code: end.code.as_deref(),
+            took: started.elapsed(),
+            reads,
+            events,
+        });
+    }
+}
+
+/// How an operation ended: by its first error, and by the worst.
+struct End {
+    outcome: Outcome,
+    code: Option<String>,
+}
+
+impl Default for End {
+    fn default() -> Self {
+        Self { outcome: Outcome::Ok, code: None }
+    }
+}
+
+impl End {
+    fn note(&mut self, result: &Result<GraphQlResponse, Error>) {
+        match result {
+            Ok(response) => response.errors.iter().filter_map(code_of).for_each(|c| self.add(c)),
+            Err(error) => self.add(error.code()),
+        }
+    }
+
+    fn add(&mut self, code: &str) {
+        if Error::is_failure(code) {
+            self.outcome = Outcome::Failed;
+        } else if self.code.is_none() {
+            self.outcome = Outcome::Refused;
+        }
+        self.code.get_or_insert_with(|| code.to_owned());
+    }
+}
+
+/// A subscription that runs. It ends when it is dropped, and then writes its line.
+pub(super) struct Watching<'a> {
+    manner: Manner<'a>,
+    rounds: Arc<Rounds>,
+    answers: BoxStream<'static, GraphQlResponse>,
+    started: Instant,
+    end: End,
+    reads: OperationReads,
+    events: u64,
+    is_over: bool,
+}
+
+/// What a subscription gives.
+pub(super) enum Event {
+    /// The answer for an event, its failures included.
+    Answer(GraphQlResponse),
+    /// There will be no more, because of these errors.
+    Failed(Vec<ServerError>),
+}
+
+impl<'a> Watching<'a> {
+    /// Begins a subscription.
+    pub(super) fn new(app: &'a App, asked: Asked<'a>, ready: Ready) -> Self {
+        let (request, rounds, manner) = begin(app, asked, ready);
+        app.metrics.subscriptions().inc();
+        Self {
+            manner,
+            rounds,
+            answers: app.graph.watch(request),
+            started: Instant::now(),
+            end: End::default(),
+            reads: OperationReads::default(),
+            events: 0,
+            is_over: false,
+        }
+    }
+
+    /// Waits for the next event and resolves it; `None` when there will be no more.
+    pub(super) async fn next(&mut self) -> Option<Event> {
+        if self.is_over {
+            return None;
+        }
+        let limit = self.manner.app.config.limits.deadline;
+        let next = AssertUnwindSafe(self.rounds.drive(self.answers.next())).catch_unwind();
+        let next = self.rounds.turn().within(limit, next);
+        let (result, reads) = OperationStats::collect(next).await;
+        let result = match result {
+            Some(Ok(Some(response))) => Ok(self.manner.finish(response, &reads)),
+            Some(Ok(None)) => return None,
+            Some(Err(_)) => Err(self.manner.panicked()),
+            // What is half resolved cannot be taken back; the client begins anew.
+            None => Err(Error::Timeout),
+        };
+        self.reads.add(reads);
+        self.end.note(&result);
+        match result {
+            Ok(response) if self.rounds.turn().is_open() => {
+                self.events += 1;
+                Some(Event::Answer(response))
+            }
+            // It could not be begun.
+            Ok(response) => {
+                self.is_over = true;
+                Some(Event::Failed(response.errors))
+            }
+            Err(error) => {
+                self.is_over = true;
+                Some(Event::Failed(vec![(&error).into()]))
+            }
+        }
+    }
+}
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        self.manner.app.metrics.subscriptions().dec();
+        self.manner.tell(self.started, &self.end, &self.reads, Some(self.events));
+    }
+}
+
+/// An error without a code comes from async-graphql, about an argument whose value the schema's
+/// types cannot take; it gets that code.
+fn give_code(error: &mut ServerError) {
+    if code_of(error).is_none() {
+        error.extensions = ServerError::from(&Error::BadUserInput(String::new())).extensions;
+    }
+}
+
+fn code_of(error: &ServerError) -> Option<&str> {
+    match error.extensions.as_ref()?.get("code")? {
+        async_graphql::Value::String(code) => Some(code),
+        _ => None,
+    }
+}

@@ -1,0 +1,272 @@
+//! What is said on one connection: the rules of the protocol, and the operations that run on it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_graphql::parser::types::OperationType;
+use axum::extract::ws::{Message, WebSocket};
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use futures_util::future::{AbortHandle, Abortable, BoxFuture, pending};
+use futures_util::stream::{FuturesUnordered, SplitStream, StreamExt};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use super::super::identity::Known;
+use super::super::operation::{Asked, Event, Watching, execute, prepare};
+use super::super::wire::GraphRequest;
+use super::messages::{Close, FromClient, MAX_ID_BYTES, ToClient};
+use crate::app::App;
+use crate::error::Error;
+use crate::graphql::Viewer;
+
+/// How a connection ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// It is not there any more.
+    Gone,
+    /// The client takes its leave.
+    Left,
+    /// The server does not want to go on.
+    Closed(Close),
+    /// The client sent what is no message, or too long a one.
+    Unreadable,
+}
+
+impl From<Close> for End {
+    fn from(close: Close) -> Self {
+        Self::Closed(close)
+    }
+}
+
+/// An operation that runs, by its number.
+type Finished = (String, u64);
+
+/// A connection: who is at the other end, and what runs for it. All of it is one task, so that a
+/// connection takes no more of the machine than a request does, and nothing outlives it.
+pub(super) struct Session {
+    app: Arc<App>,
+    out: mpsc::Sender<Message>,
+    /// Those of the request that opened the connection.
+    headers: HeaderMap,
+    /// Names the connection in the log.
+    id: String,
+    /// Who is at the other end, once that was said.
+    viewer: Option<Viewer>,
+    /// When it ends: first for want of a `connection_init`, then with the token.
+    until: Option<Instant>,
+    /// The operations that run, by the client's ids.
+    running: HashMap<String, (u64, AbortHandle)>,
+    work: FuturesUnordered<Abortable<BoxFuture<'static, Finished>>>,
+    /// How many operations there have been.
+    count: u64,
+}
+
+impl Session {
+    /// A connection that has just been opened.
+    pub(super) fn new(
+        app: Arc<App>,
+        out: mpsc::Sender<Message>,
+        headers: HeaderMap,
+        id: String,
+    ) -> Self {
+        let until = Some(Instant::now() + app.config.limits.sockets.init_within);
+        Self {
+            app,
+            out,
+            headers,
+            id,
+            viewer: None,
+            until,
+            running: HashMap::new(),
+            work: FuturesUnordered::new(),
+            count: 0,
+        }
+    }
+
+    /// Does what the client says, until one of both ends it.
+    pub(super) async fn run(&mut self, incoming: &mut SplitStream<WebSocket>) -> End {
+        let ping_after = self.app.config.limits.sockets.ping_after;
+        let mut quiet_until = Instant::now() + ping_after;
+        let mut was_pinged = false;
+        loop {
+            let until = self.until;
+            let over = async {
+                match until {
+                    Some(until) => sleep_until(until).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = over => {
+                    return match self.viewer {
+                        Some(_) => Close::Forbidden("token expired").into(),
+                        None => Close::InitTimeout.into(),
+                    };
+                }
+                Some(finished) = self.work.next() => {
+                    // One that was stopped is known no more; its id may be another's by now.
+                    if let Ok((id, number)) = finished
+                        && self.running.get(&id).is_some_and(|(own, _)| *own == number)
+                    {
+                        self.running.remove(&id);
+                    }
+                }
+                message = incoming.next() => {
+                    quiet_until = Instant::now() + ping_after;
+                    was_pinged = false;
+                    let done = match message {
+                        None => return End::Gone,
+                        Some(Err(_)) => return End::Unreadable,
+                        Some(Ok(Message::Close(_))) => return End::Left,
+                        // Pings are answered by the library.
+                        Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
+                        Some(Ok(Message::Binary(_))) => {
+                            Err(Close::Invalid("Messages are text, not binary"))
+                        }
+                        Some(Ok(Message::Text(text))) => self.hear(&text).await,
+                    };
+                    if let Err(close) = done {
+                        return close.into();
+                    }
+                }
+                () = sleep_until(quiet_until) => {
+                    if was_pinged {
+                        return End::Gone;
+                    }
+                    quiet_until = Instant::now() + ping_after;
+                    was_pinged = true;
+                    // A ping of WebSocket's own: every client answers it without knowing. If the
+                    // queue is full, its messages tell as well whether somebody is there.
+                    let _ = self.out.try_send(Message::Ping(Bytes::new()));
+                }
+            }
+        }
+    }
+
+    async fn hear(&mut self, text: &str) -> Result<(), Close> {
+        let message =
+            serde_json::from_str(text).map_err(|_| Close::Invalid("Invalid message received"))?;
+        match message {
+            FromClient::ConnectionInit { payload } => {
+                if self.viewer.is_some() {
+                    return Err(Close::TooManyInits);
+                }
+                self.let_in(&payload.unwrap_or_default())?;
+                self.tell(&ToClient::ConnectionAck).await;
+            }
+            FromClient::Ping => self.tell(&ToClient::Pong).await,
+            FromClient::Pong => {}
+            FromClient::Subscribe { id, payload } => {
+                let Some(viewer) = self.viewer.clone() else { return Err(Close::Unauthorized) };
+                if id.is_empty() || id.len() > MAX_ID_BYTES {
+                    return Err(Close::Invalid("An id has 1 to 255 bytes"));
+                }
+                if self.running.contains_key(&id) {
+                    return Err(Close::Duplicate(id));
+                }
+                self.begin(id, viewer, payload).await;
+            }
+            FromClient::Complete { id } => {
+                if let Some((_, operation)) = self.running.remove(&id) {
+                    operation.abort();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out who is at the other end: by the token in the message, which is all that a page in
+    /// a browser can send, or else by that of the request.
+    fn let_in(&mut self, payload: &Map<String, Value>) -> Result<(), Close> {
+        let values = || {
+            let named = |(name, _): &(&String, _)| name.eq_ignore_ascii_case("authorization");
+            payload.iter().filter(named).map(|(_, value)| value.as_str())
+        };
+        let identity = &self.app.identity;
+        let known = match values().next() {
+            Some(_) => identity.of_values(values()),
+            None => identity.known(&self.headers),
+        };
+        let Known { viewer, lasts } = known.map_err(|_| Close::Forbidden("Forbidden"))?;
+        self.viewer = Some(viewer);
+        // One that ends in a thousand years cannot be added, and never ends.
+        self.until = lasts.and_then(|lasts| Instant::now().checked_add(lasts));
+        self.headers = HeaderMap::new();
+        Ok(())
+    }
+
+    async fn begin(&mut self, id: String, viewer: Viewer, request: GraphRequest) {
+        let most = self.app.config.limits.sockets.subscriptions;
+        if self.running.len() >= most {
+            let message = format!("At most {most} operations run at once on a connection.");
+            let error = Error::RateLimited(message);
+            self.tell(&ToClient::Error { id: &id, payload: &[(&error).into()] }).await;
+            return;
+        }
+        self.count += 1;
+        let number = self.count;
+        let name = format!("{}.{number}", self.id);
+        let (app, out, own_id) = (self.app.clone(), self.out.clone(), id.clone());
+        let work: BoxFuture<'static, Finished> = Box::pin(async move {
+            // Fails only when the connection has ended, and everything with it.
+            let _ = operate(&app, viewer, &name, &own_id, request, &out).await;
+            (own_id, number)
+        });
+        let (handle, registration) = AbortHandle::new_pair();
+        self.work.push(Abortable::new(work, registration));
+        self.running.insert(id, (number, handle));
+    }
+
+    async fn tell(&mut self, message: &ToClient<'_>) {
+        // It fails only when the connection has ended; the reader notices.
+        let _ = self.out.send(message.message()).await;
+    }
+}
+
+/// There is nobody to tell any more.
+struct NobodyThere;
+
+/// Runs an operation to its end, and tells the client what comes of it.
+async fn operate(
+    app: &App,
+    viewer: Viewer,
+    name: &str,
+    id: &str,
+    request: GraphRequest,
+    out: &mpsc::Sender<Message>,
+) -> Result<(), NobodyThere> {
+    let tell =
+        async |message: ToClient<'_>| out.send(message.message()).await.map_err(|_| NobodyThere);
+    let deadline = Instant::now() + app.config.limits.deadline;
+    let Some(shop) = app.shop() else {
+        return tell(ToClient::Error { id, payload: &[(&Error::Unavailable).into()] }).await;
+    };
+    let ready = match prepare(app, request).await {
+        Ok(ready) => ready,
+        Err(refusal) => {
+            return tell(ToClient::Error { id, payload: &Vec::from(refusal) }).await;
+        }
+    };
+    let asked = Asked { shop, viewer, id: name };
+    if ready.kind() == OperationType::Subscription {
+        let mut watching = Watching::new(app, asked, ready);
+        while let Some(event) = watching.next().await {
+            match event {
+                Event::Answer(answer) => tell(ToClient::Next { id, payload: &answer }).await?,
+                Event::Failed(errors) => {
+                    return tell(ToClient::Error { id, payload: &errors }).await;
+                }
+            }
+        }
+    } else {
+        match execute(app, asked, ready, deadline).await {
+            Ok(answer) => tell(ToClient::Next { id, payload: &answer }).await?,
+            Err(error) => {
+                return tell(ToClient::Error { id, payload: &[(&error).into()] }).await;
+            }
+        }
+    }
+    tell(ToClient::Complete { id }).await
+}
