@@ -87,9 +87,19 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Versi
     /// gets, in their order. A key is read by one call at a time: a call first reads, at once, all
     /// keys that nobody else reads, and then waits for the others. It reads those that did not
     /// come, so `fetch` is called more than once now and then, but never twice for one key.
-    pub async fn get_many<E, F, Fut>(
+    pub async fn get_many<E, F, Fut>(&self, keys: &[K], fetch: F) -> Result<Vec<Option<Arc<V>>>, E>
+    where
+        F: FnMut(Vec<K>) -> Fut,
+        Fut: Future<Output = Result<Vec<Entry<V>>, E>>,
+    {
+        self.get_many_within(keys, Duration::MAX, fetch).await
+    }
+
+    /// The same for a caller to whom an answer may be no older than `age`.
+    pub async fn get_many_within<E, F, Fut>(
         &self,
         keys: &[K],
+        age: Duration,
         mut fetch: F,
     ) -> Result<Vec<Option<Arc<V>>>, E>
     where
@@ -103,7 +113,8 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Versi
             return Ok(values);
         };
         let asked = Instant::now();
-        let oldest = open.memory.oldest(asked);
+        // There is none while the machine's clock is younger than the age.
+        let oldest = open.memory.oldest(asked).max(asked.checked_sub(age));
         if let Some(heat) = &open.heat {
             let second = heat.second(asked);
             for key in keys {
@@ -122,7 +133,8 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Versi
         open.counters.memory.note(keys.len() - missing.len(), missing.len());
         if !missing.is_empty() {
             // In a box, so that the future of a call that finds everything stays small.
-            Box::pin(open.fill(keys, missing, asked, &mut answers, fetch)).await?;
+            let moments = (asked, oldest);
+            Box::pin(open.fill(keys, missing, moments, &mut answers, fetch)).await?;
         }
         Ok(answers)
     }
@@ -208,7 +220,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
         &self,
         keys: &[K],
         mut missing: Vec<usize>,
-        asked: Instant,
+        (asked, oldest): (Instant, Option<Instant>),
         answers: &mut [Option<Arc<V>>],
         mut fetch: F,
     ) -> Result<(), E>
@@ -216,7 +228,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
         F: FnMut(Vec<K>) -> Fut,
         Fut: Future<Output = Result<Vec<Entry<V>>, E>>,
     {
-        let (oldest, deadline) = (self.memory.oldest(asked), asked + MAX_WAIT);
+        let deadline = asked + MAX_WAIT;
         let (mut now, mut waits) = (asked, 0);
         while !missing.is_empty() {
             let may_wait = waits < MAX_WAITS && now < deadline;

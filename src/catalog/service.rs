@@ -124,6 +124,12 @@ impl CatalogService {
         self.caches.cards.get_many(ids, |missing| self.read_products(missing)).await
     }
 
+    /// The same for a page, which is cached itself.
+    async fn page_products(&self, ids: &[ProductId]) -> Result<Vec<Option<Arc<Product>>>, Error> {
+        let (cards, age) = (&self.caches.cards, self.caches.part_age);
+        cards.get_many_within(ids, age, |missing| self.read_products(missing)).await
+    }
+
     async fn read_products(&self, ids: Vec<ProductId>) -> Result<Vec<Entry<Product>>, Error> {
         let products = if ids.len() <= MAX_LOOKUP {
             self.store.products(&ids).await?
@@ -188,7 +194,7 @@ impl CatalogService {
                 // A row counts only where its product says so: that is also what makes a change of
                 // price or category one step for whoever reads.
                 let ids: Vec<_> = rows.iter().map(|(_, row)| row.id.clone()).collect();
-                for ((bucket, row), card) in rows.into_iter().zip(self.products(&ids).await?) {
+                for ((bucket, row), card) in rows.into_iter().zip(self.page_products(&ids).await?) {
                     match card {
                         Some(card) if row.agrees(category, Some(&card)) => {
                             entries.push(Listed::Card(card));

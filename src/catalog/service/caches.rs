@@ -12,9 +12,11 @@ use super::{Listed, Page};
 use crate::cache::{CacheKey, CacheSettings, Entry, GroupCache, Tiers, VersionedCache};
 use crate::telemetry::Metrics;
 
-/// How old a card, a page or a map may be. A page is made of cards and a map that are cached
-/// themselves: what is shown is half a second old at the most, as the shop's documents allow.
-const MAX_AGE: Duration = Duration::from_millis(250);
+/// How old anything that is shown may be, as the shop's documents allow.
+const MAX_AGE: Duration = Duration::from_millis(500);
+/// How old a page or a map may be, and a card that a page is made of: together they are no older
+/// than what is shown may be.
+const PART_AGE: Duration = Duration::from_millis(250);
 /// The same for cards of a store that no other process writes to. Every change of them goes through
 /// this cache, so they are never old; without an age a fault would stay for ever.
 const SOLE_AGE: Duration = Duration::from_secs(600);
@@ -36,6 +38,8 @@ const LIST_BYTES: u64 = 1 << 20;
 
 /// The caches of the catalogue.
 pub struct CatalogCaches {
+    /// How old a card may be that a page is made of.
+    pub(super) part_age: Duration,
     pub(super) cards: VersionedCache<ProductId, Product>,
     pub(super) infos: GroupCache<MapKey, Option<CategoryInfo>>,
     pub(super) maps: GroupCache<MapKey, Option<CategoryMap>>,
@@ -53,22 +57,22 @@ impl CatalogCaches {
         let settings = |name, capacity_bytes, expected_entries| CacheSettings {
             name,
             prefix: format!("vitrina:{shop}"),
-            max_age: MAX_AGE,
+            max_age: PART_AGE,
             capacity_bytes,
             expected_entries,
             hot_asks: 0,
             announces: false,
         };
-        let mut cards = settings("card", CARD_BYTES, CARDS);
         // In Redis they outlive this process, and with it the change that it did not take over.
-        if !is_shared && matches!(tiers, Tiers::Memory) {
-            cards.max_age = SOLE_AGE;
-        }
+        let is_sole = !is_shared && matches!(tiers, Tiers::Memory);
+        let (card_age, part_age) = if is_sole { (SOLE_AGE, SOLE_AGE) } else { (MAX_AGE, PART_AGE) };
+        let cards = CacheSettings { max_age: card_age, ..settings("card", CARD_BYTES, CARDS) };
         let pages = settings("page", PAGE_BYTES, PAGES);
         let infos = settings("category", LIST_BYTES, MAPS);
         let maps = settings("category_map", MAP_BYTES, MAPS);
         let lists = settings("categories", LIST_BYTES, 1);
         Self {
+            part_age,
             cards: VersionedCache::new(tiers, &cards, weigh_card, metrics),
             infos: GroupCache::new(tiers, &infos, weigh_info, metrics),
             maps: GroupCache::new(tiers, &maps, weigh_map, metrics),

@@ -104,6 +104,10 @@ async fn what_is_written_at_once_is_what_the_resolvers_give() {
     let known = data(&server.http, introspection, json!({})).await;
     for field in known["__type"]["fields"].as_array().unwrap() {
         let name = field["name"].as_str().unwrap();
+        // Stock is another domain's, and always waited for.
+        if name.starts_with("stock") {
+            continue;
+        }
         assert!(at_once["products"][0].get(name).is_some(), "{name} is not compared");
     }
 }
