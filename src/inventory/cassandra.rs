@@ -10,7 +10,7 @@ use scylla::DeserializeRow;
 use scylla::value::CqlTimestamp;
 use uuid::Uuid;
 
-use super::model::{GeoZone, MAX_ZONES, Mark, StockKey, StockLevel, StockRow, Token};
+use super::model::{GeoZone, MAX_IN_LINE, MAX_ZONES, Mark, StockKey, StockLevel, StockRow, Token};
 use super::store::InventoryStore;
 use crate::clock::Timestamp;
 use crate::product_id::ProductId;
@@ -18,12 +18,17 @@ use crate::storage::cassandra::{Access, CassandraStore, Statement, Statements};
 use crate::storage::{OpenError, StoreError};
 
 const TABLE: &str = "inventory_by_product_geo";
+const LINE: &str = "inventory_line_by_row";
 /// Most reads or writes of one call that are under way at once.
 const CONCURRENCY: usize = 64;
 /// Reads of single rows.
 const READ: Duration = Duration::from_secs(2);
 /// Conditional writes, and the reads that settle what became of one.
 const CHANGE: Duration = Duration::from_secs(2);
+/// What is only a courtesy is not waited for.
+const COURTESY: Duration = Duration::from_millis(250);
+/// How long, in seconds, a process stands in line that does not say so again.
+const IN_LINE: i32 = 2;
 
 /// The prepared statements of the inventory.
 pub struct InventoryStatements {
@@ -31,6 +36,9 @@ pub struct InventoryStatements {
     zones: Statement,
     row: Statement,
     turn: Statement,
+    line: Statement,
+    line_join: Statement,
+    line_leave: Statement,
     settled_row: Statement,
     add: Statement,
     change: Statement,
@@ -43,6 +51,7 @@ impl InventoryStatements {
     /// Prepares all of them.
     pub async fn prepare(statements: &Statements) -> Result<Self, OpenError> {
         let prepare = |cql, access, timeout| statements.prepare(TABLE, cql, access, timeout);
+        let line = |cql, access| statements.prepare(LINE, cql, access, COURTESY);
         Ok(Self {
             level: prepare(
                 "SELECT quantity, reserved, version, updated_at \
@@ -62,7 +71,25 @@ impl InventoryStatements {
                 "SELECT version, turn_of FROM ks.inventory_by_product_geo \
                  WHERE product_id = ? AND geo_zone = ?",
                 Access::ReadOne,
-                READ,
+                COURTESY,
+            )
+            .await?,
+            line: line(
+                "SELECT process FROM ks.inventory_line_by_row \
+                 WHERE product_id = ? AND geo_zone = ? LIMIT ?",
+                Access::ReadOne,
+            )
+            .await?,
+            line_join: line(
+                "INSERT INTO ks.inventory_line_by_row (product_id, geo_zone, process) \
+                 VALUES (?, ?, ?) USING TTL ?",
+                Access::WriteQuorum,
+            )
+            .await?,
+            line_leave: line(
+                "DELETE FROM ks.inventory_line_by_row \
+                 WHERE product_id = ? AND geo_zone = ? AND process = ?",
+                Access::WriteQuorum,
             )
             .await?,
             settled_row: prepare(ROW, Access::ReadSerial, CHANGE).await?,
@@ -161,6 +188,28 @@ impl InventoryStore for CassandraStore {
         let values = (key.product.as_str(), key.zone.as_str());
         let row: Option<(Option<i64>, Option<Uuid>)> = self.inventory.turn.first(values).await?;
         Ok(row.and_then(|(version, turn)| Some((version?, turn))))
+    }
+
+    async fn stand_in_line(
+        &self,
+        key: &StockKey,
+        process: Uuid,
+        wants: bool,
+    ) -> Result<(), StoreError> {
+        let (product, zone) = (key.product.as_str(), key.zone.as_str());
+        let done = if wants {
+            self.inventory.line_join.run((product, zone, process, IN_LINE)).await
+        } else {
+            self.inventory.line_leave.run((product, zone, process)).await
+        };
+        done.map(drop)
+    }
+
+    async fn line(&self, key: &StockKey) -> Result<Vec<Uuid>, StoreError> {
+        let limit = i32::try_from(MAX_IN_LINE).unwrap_or(i32::MAX);
+        let values = (key.product.as_str(), key.zone.as_str(), limit);
+        let rows: Vec<(Uuid,)> = self.inventory.line.rows(values).await?;
+        Ok(rows.into_iter().map(|(process,)| process).collect())
     }
 
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {

@@ -106,6 +106,14 @@ impl InventoryStore for EmbeddedStore {
         Ok(levels.into_iter().flatten().next().map(|level| (level.version, None)))
     }
 
+    async fn stand_in_line(&self, _: &StockKey, _: Uuid, _: bool) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn line(&self, _: &StockKey) -> Result<Vec<Uuid>, StoreError> {
+        Ok(Vec::new())
+    }
+
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
         // The writer runs one write after another: an empty one comes after all that were taken.
         self.engine.write(STOCK, |_| Ok(())).await?;

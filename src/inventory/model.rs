@@ -37,6 +37,8 @@ pub const MAX_ZONES: usize = 100;
 pub const MAX_BATCH: usize = 100;
 /// Most rows that one reservation touches: as many as a cart has lines.
 pub const MAX_LINES: usize = 100;
+/// Most processes that are seen to stand in line for a row.
+pub const MAX_IN_LINE: usize = 100;
 /// Most characters of an idempotency key.
 pub const MAX_KEY_CHARS: usize = 255;
 /// Most characters of the reason of an adjustment.

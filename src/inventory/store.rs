@@ -26,6 +26,19 @@ pub trait InventoryStore: Send + Sync {
     /// The version of a row and whose turn it is, perhaps a moment old.
     async fn stock_turn(&self, key: &StockKey) -> Result<Option<(i64, Option<Uuid>)>, StoreError>;
 
+    /// Says that a process wants to write a row that is another's turn, for a second or two; or
+    /// that it does not any more.
+    async fn stand_in_line(
+        &self,
+        key: &StockKey,
+        process: Uuid,
+        wants: bool,
+    ) -> Result<(), StoreError>;
+
+    /// The processes that want to write a row, perhaps as of a moment ago; at most
+    /// [`MAX_IN_LINE`](super::model::MAX_IN_LINE).
+    async fn line(&self, key: &StockKey) -> Result<Vec<Uuid>, StoreError>;
+
     /// The row after a change whose reply was lost: whatever of it was under way has either
     /// happened or is never seen again without a change of the version.
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError>;

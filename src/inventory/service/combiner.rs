@@ -233,9 +233,11 @@ impl Writer {
         let Some(Known { row: Some(mut row), .. }) = self.known.take() else { return };
         let expected = row.level.version;
         row.level.version += 1;
-        row.turn = None;
-        // If it fails, the others find out by themselves.
-        let _ = self.row.shared.store.change_stock(&self.row.key, Some(expected), &row).await;
+        let (store, key) = (self.row.shared.store.as_ref(), &self.row.key);
+        row.turn = self.turns.successor(store, key).await;
+        // If one of them fails, the others find out by themselves.
+        let _ = store.change_stock(key, Some(expected), &row).await;
+        let _ = store.stand_in_line(key, self.row.shared.process, false).await;
     }
 
     /// Ends, unless somebody has come meanwhile.
@@ -300,20 +302,18 @@ impl Writer {
             return;
         };
         let expected = known.row.as_ref().map(|row| row.level.version);
-        after.turn = self.turns.next();
+        after.turn = self.turns.next(self.row.shared.store.as_ref(), &self.row.key).await;
         let (store, key) = (self.row.shared.store.clone(), self.row.key.clone());
         match store.change_stock(&key, expected, &after).await {
             Ok(true) => {
                 self.row.shared.counters.round(batch.len());
                 (self.row.shared.on_change)(&key, after.level);
                 self.failures = 0;
-                let (version, turn) = (after.level.version, after.turn);
-                self.known = Some(Known { row: Some(after), is_fresh: false });
+                self.turns.won(after.level.version);
+                // If it is another's turn now, that one will have written it.
+                let is_mine = after.turn.is_none_or(|turn| turn == self.row.shared.process);
+                self.known = is_mine.then_some(Known { row: Some(after), is_fresh: false });
                 self.answer(batch, told).await;
-                if self.turns.won(version, turn).await {
-                    // Somebody else will have written it.
-                    self.known = None;
-                }
             }
             Ok(false) => {
                 self.row.shared.counters.lost();

@@ -2,10 +2,10 @@
 //!
 //! Two processes that write one row at the same time cost each other more than both gain. So once a
 //! process has noticed that it is not alone, it writes into the row, with its rounds, that it is its
-//! turn; the others look at the row now and then and let it go on until it says that its turn is
-//! over, or until nothing moves any more. A turn is a courtesy: what a process may write is decided
-//! by the row's version alone, and one that dies with its turn holds the others up for
-//! [`STALLED`], no longer.
+//! turn. The others stand in line beside the row, look at it now and then and let it go on. With the
+//! last write of its turn it names the next in line: named, so that it comes alone. A turn is a
+//! courtesy: what a process may write is decided by the row's version alone, and one that dies with
+//! its turn holds the others up for [`STALLED`], no longer.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use super::super::store::InventoryStore;
 
 /// How long a turn is.
 const TURN: Duration = Duration::from_millis(250);
-/// The pause after a turn, about: longer than it takes the others to notice that it is over.
-const PAUSE: Duration = Duration::from_millis(50);
 /// The time between two looks of those who wait, about.
 const LOOK: Duration = Duration::from_millis(10);
 /// Whoever does not move for so long has lost its turn.
-const STALLED: Duration = Duration::from_millis(400);
+const STALLED: Duration = Duration::from_millis(300);
+/// How often who waits says so.
+const STAND: Duration = Duration::from_millis(400);
 /// The longest a process waits for others.
 const MAX_WAIT: Duration = Duration::from_millis(1_500);
 /// A process is not alone if another one has written the row within this time.
@@ -59,23 +59,43 @@ impl Turns {
     }
 
     /// Whose turn it is said to be in the next write.
-    pub(super) fn next(&mut self) -> Option<Uuid> {
+    pub(super) async fn next(
+        &mut self,
+        store: &dyn InventoryStore,
+        key: &StockKey,
+    ) -> Option<Uuid> {
         if !self.has_company() {
             self.began = None;
             return None;
         }
         let began = *self.began.get_or_insert_with(Instant::now);
-        (began.elapsed() < TURN).then_some(self.me)
+        if began.elapsed() < TURN {
+            return Some(self.me);
+        }
+        self.began = None;
+        let next = self.successor(store, key).await;
+        if next.is_none() {
+            // Nobody waits: it goes on.
+            self.began = Some(Instant::now());
+        }
+        next.or(Some(self.me))
     }
 
-    /// Notes that a write succeeded. Answers whether it ended a turn: then others come next.
-    pub(super) async fn won(&mut self, version: i64, turn: Option<Uuid>) -> bool {
+    /// The next in line after this process, all around.
+    pub(super) async fn successor(
+        &self,
+        store: &dyn InventoryStore,
+        key: &StockKey,
+    ) -> Option<Uuid> {
+        // A store that does not answer is met by the write that follows.
+        let line = store.line(key).await.unwrap_or_default();
+        let others = || line.iter().copied().filter(|other| *other != self.me);
+        others().filter(|other| *other > self.me).min().or_else(|| others().min())
+    }
+
+    /// Notes a version that this process has written.
+    pub(super) fn won(&mut self, version: i64) {
         self.written = Some(version);
-        let is_over = turn.is_none() && self.began.take().is_some();
-        if is_over {
-            sleep(about(PAUSE)).await;
-        }
-        is_over
     }
 
     /// Notes that another process was ahead.
@@ -88,6 +108,7 @@ impl Turns {
     pub(super) async fn wait(&self, store: &dyn InventoryStore, key: &StockKey) {
         let began = Instant::now();
         let mut seen: Option<(i64, Instant)> = None;
+        let mut stood: Option<Instant> = None;
         while began.elapsed() < MAX_WAIT {
             match store.stock_turn(key).await {
                 Ok(Some((version, Some(other)))) if other != self.me => match seen {
@@ -98,8 +119,14 @@ impl Turns {
                     }
                     _ => seen = Some((version, Instant::now())),
                 },
+                // It is this one's, or nobody's.
                 // A store that does not answer is met by whoever writes.
                 _ => return,
+            }
+            if stood.is_none_or(|stood| stood.elapsed() >= STAND) {
+                stood = Some(Instant::now());
+                // Who is not seen in line comes when nothing moves any more.
+                let _ = store.stand_in_line(key, self.me, true).await;
             }
             sleep(about(LOOK)).await;
         }

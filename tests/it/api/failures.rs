@@ -88,6 +88,8 @@ broken!(InventoryStore {
     fn stock_zones(&ProductId) -> Vec<GeoZone>;
     fn stock_row(&StockKey) -> Option<StockRow>;
     fn stock_turn(&StockKey) -> Option<(i64, Option<uuid::Uuid>)>;
+    fn stand_in_line(&StockKey, uuid::Uuid, bool) -> ();
+    fn line(&StockKey) -> Vec<uuid::Uuid>;
     fn settled_stock_row(&StockKey) -> Option<StockRow>;
     fn change_stock(&StockKey, Option<i64>, &StockRow) -> bool;
     fn stock_up(Vec<(StockKey, i64)>, Timestamp) -> ();

@@ -346,6 +346,19 @@ impl InventoryStore for Lossy {
         self.store.stock_turn(key).await
     }
 
+    async fn stand_in_line(
+        &self,
+        key: &StockKey,
+        process: Uuid,
+        wants: bool,
+    ) -> Result<(), StoreError> {
+        self.store.stand_in_line(key, process, wants).await
+    }
+
+    async fn line(&self, key: &StockKey) -> Result<Vec<Uuid>, StoreError> {
+        self.store.line(key).await
+    }
+
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
         self.here(())?;
         self.store.settled_stock_row(key).await
@@ -521,6 +534,19 @@ impl InventoryStore for Slow {
 
     async fn stock_turn(&self, key: &StockKey) -> Result<Option<(i64, Option<Uuid>)>, StoreError> {
         self.store.stock_turn(key).await
+    }
+
+    async fn stand_in_line(
+        &self,
+        key: &StockKey,
+        process: Uuid,
+        wants: bool,
+    ) -> Result<(), StoreError> {
+        self.store.stand_in_line(key, process, wants).await
+    }
+
+    async fn line(&self, key: &StockKey) -> Result<Vec<Uuid>, StoreError> {
+        self.store.line(key).await
     }
 
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
