@@ -176,6 +176,9 @@ impl<K: Clone + Hash + Eq, V> Claimed<'_, K, V> {
         let best = if is_current {
             flights.remove(&key);
             self.memory.keep(key, held.clone())
+        } else if self.memory.held.peek(&key).is_some_and(|there| there.version < held.version) {
+            // Overtaken by something that it has seen beyond: shown once, it must stay.
+            self.memory.keep(key, held.clone())
         } else {
             self.flight.answer().filter(|other| other.is_newer_than(&held)).unwrap_or(held.clone())
         };
@@ -195,6 +198,32 @@ impl<K: Hash + Eq, V> Drop for Claimed<'_, K, V> {
         }
         drop(flights);
         self.flight.land(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_overtaken_by_something_older_is_kept() {
+        let settings = CacheSettings {
+            name: "rows",
+            prefix: "test".to_owned(),
+            max_age: Duration::from_secs(3_600),
+            capacity_bytes: 1 << 20,
+            expected_entries: 100,
+            hot_asks: 0,
+            announces: false,
+        };
+        let memory: Memory<String, i64> = Memory::new(&settings, |_| 8);
+        let (now, key) = (Instant::now(), "a".to_owned());
+        let Claim::Mine(fill) = memory.claim(&key, now, None, true) else { unreachable!() };
+        // It has read version 9 when somebody tells of version 8.
+        memory.put_if_known(&key, memory.weigh(1, 8, Some(Arc::new(8)), Instant::now()));
+        let (shown, _) = fill.complete(memory.weigh(1, 9, Some(Arc::new(9)), now));
+        assert_eq!(shown.version, 9);
+        assert_eq!(memory.get(&key, None).unwrap().version, 9);
     }
 }
 

@@ -7,7 +7,10 @@ use redis::Client;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::redis::{CONNECTION_TIMEOUT, PROBE_PAUSE, Redis, connection_info};
+use super::redis::{CLOCK_LIFE, CONNECTION_TIMEOUT, PROBE_PAUSE, Redis, connection_info};
+
+/// So many messages of its own that do not come back, and a connection is taken for dead.
+const MAX_SILENT: u32 = 2;
 
 impl Redis {
     /// Listens to a channel until `hear` says that nobody wants to any more, on a connection of its
@@ -40,9 +43,26 @@ async fn keep_listening(
         if let Ok(Ok(mut messages)) = timeout(CONNECTION_TIMEOUT, connect).await {
             told.send_replace(true);
             let mut stream = messages.on_message();
-            while let Some(message) = stream.next().await {
-                if !hear(message.get_payload_bytes()) {
-                    return;
+            let mut beats = tokio::time::interval(CLOCK_LIFE);
+            let mut silent = 0;
+            loop {
+                tokio::select! {
+                    message = stream.next() => {
+                        let Some(message) = message else { break };
+                        silent = 0;
+                        if !hear(message.get_payload_bytes()) {
+                            return;
+                        }
+                    }
+                    _ = beats.tick() => {
+                        // A connection that is dead and does not know it hears not even itself.
+                        let Some(redis) = redis.upgrade() else { return };
+                        if silent > MAX_SILENT {
+                            break;
+                        }
+                        silent += 1;
+                        redis.beat(&channel).await;
+                    }
                 }
             }
             told.send_replace(false);

@@ -38,7 +38,7 @@ const MAX_STORE_BACKS: u32 = 64;
 const MAX_CHANGES: u32 = 256;
 /// How long the clocks are taken to run alike before they are compared again. In that time two
 /// clocks drift apart by less than a millisecond.
-const CLOCK_LIFE: Duration = Duration::from_secs(5);
+pub(super) const CLOCK_LIFE: Duration = Duration::from_secs(5);
 
 /// A Redis that instances share.
 ///
@@ -160,6 +160,18 @@ impl Redis {
         }
     }
 
+    /// Sends an empty message to a channel, and compares the clocks.
+    pub(super) async fn beat(self: &Arc<Self>, channel: &str) {
+        let Some(link) = self.link() else { return };
+        let mut pipe = redis::pipe();
+        pipe.cmd("TIME").cmd("PUBLISH").arg(channel).arg("");
+        let mut connection = link.connection.clone();
+        let answer = pipe.query_async::<((i64, i64), i64)>(&mut connection);
+        if let Some((time, _)) = self.call(&link, Needs::Answer, answer).await {
+            link.read_clock(micros(time));
+        }
+    }
+
     /// Makes a call under the time-out and notes how it went.
     async fn call<T>(
         self: &Arc<Self>,
@@ -251,10 +263,12 @@ async fn mend(redis: Weak<Redis>, mut pause: Duration) {
 }
 
 impl Link {
-    /// What Redis's clock showed lately, as if it had been read just now.
+    /// What Redis's clock shows now, about, as if it had been asked: what is measured by it comes
+    /// out a little too old.
     pub(super) fn reading(&self) -> Reading {
-        let ClockReading { ours, micros } = self.clock();
-        Reading { sent: ours, micros, values: Vec::new() }
+        let now = Instant::now();
+        let sent = now.checked_sub(RESPONSE_TIMEOUT).unwrap_or(now);
+        Reading { sent, micros: self.clock().micros_at(now), values: Vec::new() }
     }
 
     fn clock(&self) -> ClockReading {
@@ -300,4 +314,17 @@ pub(super) fn connection_info(config: &RedisConfig) -> RedisResult<ConnectionInf
     // An address is always taken as it is; only a text could be refused.
     let address = ConnectionAddr::Tcp(config.host.clone(), config.port);
     address.into_connection_info().map(|info| info.set_tcp_settings(tcp).set_redis_settings(login))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_goes_on_between_two_comparisons() {
+        let ours = Instant::now().checked_sub(Duration::from_secs(3)).unwrap();
+        let clock = ClockReading { ours, micros: 1_000_000 };
+        let ahead = clock.micros_at(Instant::now()) - 4_000_000;
+        assert!((0..1_000_000).contains(&ahead), "{ahead}");
+    }
 }

@@ -142,11 +142,16 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Versi
     /// Takes over what was just written through this instance: visible in memory at once, and in
     /// Redis soon. An entry with a larger version is left as it is. Its age counts from now.
     pub fn put(&self, key: K, entry: Entry<V>) {
+        self.put_since(key, entry, Instant::now());
+    }
+
+    /// The same for what was true at a moment: one before it was written, where others write too.
+    pub fn put_since(&self, key: K, entry: Entry<V>, since: Instant) {
         let Some(open) = &self.open else { return };
         // Before the entry itself: who does not find it in memory must not take an older one.
         open.puts.mark(&key);
         let text = key.redis_key();
-        let held = open.memory.weigh(text.len(), entry.version, entry.value, Instant::now());
+        let held = open.memory.weigh(text.len(), entry.version, entry.value, since);
         match &open.shared {
             Some(shared) if open.announces => shared.announce(&text, held.clone()),
             Some(shared) => {
@@ -189,12 +194,22 @@ impl<K: ReadableKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Ve
         tokio::spawn(async move {
             loop {
                 let hears = *listening.borrow_and_update() && *in_use.borrow_and_update();
-                let Some(cache) = this.upgrade() else { return };
-                cache.set_max_age(if hears { max_age } else { deaf_age });
-                drop(cache);
+                let set = |age| this.upgrade().map(|cache| cache.set_max_age(age)).is_some();
+                if !set(deaf_age) {
+                    return;
+                }
+                let grow = async {
+                    // What was missed before it began to listen is too old by then.
+                    if hears {
+                        tokio::time::sleep(max_age).await;
+                        set(max_age);
+                    }
+                    std::future::pending::<()>().await;
+                };
                 let changed = tokio::select! {
                     changed = listening.changed() => changed,
                     changed = in_use.changed() => changed,
+                    () = grow => return,
                 };
                 if changed.is_err() {
                     return;

@@ -160,8 +160,8 @@ impl InventoryMutation {
     }
 
     /// Staff: adds units to what there is in zones, or takes them away (at most 100 entries). An
-    /// entry is carried out once for its `idempotencyKey` within a day: sending it again changes
-    /// nothing. All entries are checked before the first is carried out; after that each counts for
+    /// entry is carried out once for its `idempotencyKey` within a day (of one product and zone, the
+    /// last thousand keys are known): sending it again changes nothing. All entries are checked before the first is carried out; after that each counts for
     /// itself, and `userErrors` names those that were not.
     async fn stock_adjust(
         &self,

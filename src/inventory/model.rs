@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | `reserved n` | units are held, and the row alone knows it | by [`Ask::Settle`], once the caller has recorded it |
 //! | (none) | nothing, or it was recorded and settled: the caller knows which | |
-//! | `released n`, `committed n` | the units are back, or gone for good | by [`Ask::Settle`], once that is recorded |
+//! | `released n`, `committed n` | the units are back, or gone for good | by [`Ask::Settle`], once that is recorded; `undone` takes its place |
 //! | `undone` | whoever comes late with this token is to be refused | after [`UNDONE_LIFE`] |
 //!
 //! A mark that would make a repeated change count twice if it went away never goes by its age.
@@ -43,17 +43,18 @@ pub const MAX_IN_LINE: usize = 100;
 pub const MAX_KEY_CHARS: usize = 255;
 /// Most characters of the reason of an adjustment.
 pub const MAX_REASON_CHARS: usize = 300;
-/// Most marks of a row. Reservations wait when it is full: a row is written whole, and whoever
-/// reserves also settles soon.
-pub const MAX_MARKS: usize = 10_000;
-/// How long somebody may come late with a token that was undone: far beyond every deadline.
-pub const UNDONE_LIFE: Duration = Duration::from_secs(3_600);
+/// Most marks of a row that have to be settled. Reservations wait when it is full: a row is written
+/// whole, and whoever reserves also settles soon.
+pub const MAX_OPEN: usize = 10_000;
+/// How long somebody may come late with a token that is over: far beyond every deadline, and long
+/// enough for a process that was frozen.
+pub const UNDONE_LIFE: Duration = Duration::from_secs(15 * 60);
 /// How long an adjustment may be repeated and still be found.
 pub const ADJUSTED_LIFE: Duration = Duration::from_secs(24 * 3_600);
-/// How long the reply to `stockSet` may stay away.
-const SET_LIFE: Duration = Duration::from_secs(60);
-/// Most adjustments of a row that are remembered; beyond it the oldest are forgotten sooner.
-const MAX_ADJUSTED: usize = 1_000;
+/// How long the reply to `stockSet` may stay away; more than clocks are ever apart.
+const SET_LIFE: Duration = Duration::from_secs(3_600);
+/// Most marks of a row of each kind that goes by its age; beyond it the oldest go sooner.
+const MAX_AGEING: usize = 1_000;
 
 /// A zone that has its own stock, such as «Москва».
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -166,6 +167,16 @@ pub enum Mark {
 }
 
 impl Mark {
+    /// Which kind of mark that goes by its age it is.
+    fn ageing_kind(self) -> Option<usize> {
+        match self {
+            Self::Reserved(_) | Self::Released(_) | Self::Committed(_) => None,
+            Self::Undone(_) => Some(0),
+            Self::Adjusted(..) => Some(1),
+            Self::Set(_) => Some(2),
+        }
+    }
+
     /// Until when it has to be remembered; `None`: until it is settled.
     fn until(self) -> Option<Timestamp> {
         match self {
@@ -268,7 +279,7 @@ pub enum Told {
     Reused,
     /// Nothing of the kind is reserved: the caller's records are wrong.
     Impossible,
-    /// The row has as many marks as it can keep; it has to wait.
+    /// The row has as many open marks as it can keep; it has to wait.
     Full,
 }
 
@@ -299,10 +310,10 @@ pub fn decide<'a>(
         has_changed: false,
         now,
     };
+    work.forget();
     // Every answer shows the row as the round leaves it, so levels are filled in at the end.
     let told: Vec<_> = asks.into_iter().map(|ask| work.ask(ask)).collect();
     if work.has_changed {
-        work.forget();
         work.row.level.version += 1;
         work.row.level.updated_at = now;
     }
@@ -335,7 +346,17 @@ impl Work {
         match ask {
             Ask::Reserve(token, units) => self.reserve(token, *units),
             Ask::Settle(token) => {
-                self.has_changed |= self.row.marks.remove(token).is_some();
+                match self.row.marks.get(token) {
+                    Some(Mark::Reserved(_)) => {
+                        self.row.marks.remove(token);
+                        self.has_changed = true;
+                    }
+                    // Somebody may be about to do the same again, and must find that it is over.
+                    Some(Mark::Released(_) | Mark::Committed(_)) => {
+                        self.mark(token, Mark::Undone(self.now));
+                    }
+                    _ => {}
+                }
                 self.done()
             }
             Ask::TakeBack(token) => {
@@ -359,7 +380,7 @@ impl Work {
             Some(Mark::Undone(_) | Mark::Released(_)) => Told::Undone,
             Some(_) => Told::Reused,
             None if self.row.level.available() < units => Told::Short(self.row.level.available()),
-            None if self.row.marks.len() >= MAX_MARKS => Told::Full,
+            None if self.is_full() => Told::Full,
             None => {
                 self.row.level.reserved += units;
                 self.mark(token, Mark::Reserved(units))
@@ -375,6 +396,7 @@ impl Work {
                 self.mark(token, ended(held))
             }
             Some(Mark::Committed(_)) => Told::Impossible,
+            // Also `undone`, which is what is left of one that was settled after its end.
             Some(_) => self.done(),
             None if !recorded && !self.exists => self.done(),
             None if !recorded => self.mark(token, ended(0)),
@@ -432,20 +454,31 @@ impl Work {
         self.mark(token, Mark::Adjusted(delta, self.now))
     }
 
-    /// Forgets what need not be remembered any more.
+    /// Whether the row has as many marks that have to be settled as it can keep.
+    fn is_full(&self) -> bool {
+        let marks = &self.row.marks;
+        marks.len() >= MAX_OPEN
+            && marks.values().filter(|mark| mark.until().is_none()).count() >= MAX_OPEN
+    }
+
+    /// Forgets what need not be remembered any more. That alone is no reason to write the row.
     fn forget(&mut self) {
         let now = self.now;
         self.row.marks.retain(|_, mark| mark.until().is_none_or(|until| until > now));
-        let adjusted = |(token, mark): (&Token, &Mark)| match mark {
-            Mark::Adjusted(_, at) => Some((*at, token.clone())),
-            _ => None,
-        };
-        let mut adjusted: Vec<_> = self.row.marks.iter().filter_map(adjusted).collect();
-        if adjusted.len() > MAX_ADJUSTED {
-            adjusted.sort();
-            for (_, token) in &adjusted[..adjusted.len() - MAX_ADJUSTED] {
-                self.row.marks.remove(token);
+        let mut ageing: [Vec<(Timestamp, &Token)>; 3] = Default::default();
+        for (token, mark) in &self.row.marks {
+            if let (Some(kind), Some(until)) = (mark.ageing_kind(), mark.until()) {
+                ageing[kind].push((until, token));
             }
+        }
+        let mut oldest = Vec::new();
+        for marks in ageing.iter_mut().filter(|marks| marks.len() > MAX_AGEING) {
+            marks.sort_unstable();
+            let spare = marks.len() - MAX_AGEING;
+            oldest.extend(marks[..spare].iter().map(|(_, token)| (*token).clone()));
+        }
+        for token in oldest {
+            self.row.marks.remove(&token);
         }
     }
 }

@@ -5,17 +5,18 @@ mod combiner;
 mod feed;
 mod turns;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::{join_all, try_join_all};
-use futures_util::stream::Stream;
+use futures_util::future::join_all;
+use futures_util::stream::{self, Stream, StreamExt, TryStreamExt};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 use tokio::time::MissedTickBehavior;
 
 pub use self::caches::StockCaches;
+use self::caches::zones_entry;
 use self::combiner::Combiner;
 use self::feed::Feed;
 use super::model::{
@@ -33,6 +34,10 @@ use crate::telemetry::Metrics;
 const LOCKS: usize = 4_096;
 /// How often rows that are watched are looked at, in case a message was lost.
 const REFRESH: Duration = Duration::from_secs(1);
+/// Products whose zones are read at once.
+const ZONES_AT_ONCE: usize = 32;
+/// The version of a row that has just been made.
+const FIRST_VERSION: i64 = 1;
 /// Rows of one look.
 const REFRESH_ROWS: usize = 250;
 
@@ -78,8 +83,8 @@ impl InventoryService {
         let (caches, feed) = (Arc::new(caches), Arc::new(Feed::default()));
         let on_change = {
             let (caches, feed) = (caches.clone(), feed.clone());
-            Box::new(move |key: &StockKey, level| {
-                caches.changed(key, level);
+            Box::new(move |key: &StockKey, level, since| {
+                caches.changed(key, level, since);
                 feed.tell(key, level);
             })
         };
@@ -121,11 +126,8 @@ impl InventoryService {
     pub async fn zones(&self, products: &[ProductId]) -> Result<Vec<Arc<Vec<GeoZone>>>, Error> {
         let read = |missing: Vec<ProductId>| async move {
             let reads = missing.iter().map(|product| self.store.stock_zones(product));
-            let entry = |zones: Vec<GeoZone>| Entry {
-                version: i64::try_from(zones.len()).unwrap_or(i64::MAX),
-                value: Some(Arc::new(zones)),
-            };
-            Ok::<_, Error>(try_join_all(reads).await?.into_iter().map(entry).collect())
+            let reads = stream::iter(reads.collect::<Vec<_>>()).buffered(ZONES_AT_ONCE);
+            Ok::<_, Error>(reads.map_ok(zones_entry).try_collect().await?)
         };
         let zones = self.caches.zones.get_many(products, read).await?;
         Ok(zones.into_iter().map(Option::unwrap_or_default).collect())
@@ -155,31 +157,35 @@ impl InventoryService {
     /// changes nothing and answers the same, as long as the reservation was not settled; a refusal
     /// leaves nothing behind and is decided anew.
     ///
+    /// An error tells nothing: what was asked may have happened, or may yet happen. Asking this
+    /// process again tells the truth; whoever gives up, or goes on in another process and is refused
+    /// there, has to [`release`](Self::release) with [`Standing::Unknown`].
+    ///
     /// One process at a time drives a reservation of several rows: of two that do, one could take
     /// back what the other counts on. Within a process they wait for each other.
     pub async fn reserve(&self, reservation: &Reservation) -> Result<Reserved, Error> {
         let _alone = self.alone(reservation).await;
-        let mut held: Vec<&Line> = Vec::new();
-        for line in reservation.lines() {
+        for (index, line) in reservation.lines().iter().enumerate() {
             let ask = Ask::Reserve(reservation.token.clone(), line.units);
-            let refused = match self.combiner.ask(&line.key, ask).await? {
-                Told::Done(_) => {
-                    held.push(line);
-                    continue;
+            match self.combiner.ask(&line.key, ask).await? {
+                Told::Done(_) => {}
+                Told::Short(available) => {
+                    self.take_back(reservation).await?;
+                    let mut shortages = vec![shortage(line, available)];
+                    // The others are for the shopper's information.
+                    let others = self.shortages(&reservation.lines()[index + 1..]).await;
+                    shortages.extend(others.unwrap_or_default());
+                    return Ok(Reserved::Short(shortages));
                 }
-                Told::Short(available) => Reserved::Short(vec![shortage(line, available)]),
-                Told::Undone => Reserved::Undone,
-                told => return Err(unexpected(&line.key, told)),
-            };
-            self.take_back(&reservation.token, &held).await?;
-            return match refused {
-                Reserved::Short(mut shortages) => {
-                    let rest = &reservation.lines()[held.len() + 1..];
-                    shortages.extend(self.shortages(rest).await?);
-                    Ok(Reserved::Short(shortages))
+                Told::Undone => {
+                    self.take_back(reservation).await?;
+                    return Ok(Reserved::Undone);
                 }
-                other => Ok(other),
-            };
+                told => {
+                    self.take_back(reservation).await?;
+                    return Err(unexpected(&line.key, told));
+                }
+            }
         }
         Ok(Reserved::Held)
     }
@@ -193,10 +199,15 @@ impl InventoryService {
         Ok(short.map(|(line, available)| shortage(line, available)).collect())
     }
 
-    async fn take_back(&self, token: &Token, lines: &[&Line]) -> Result<(), Error> {
-        let asks =
-            lines.iter().map(|line| self.combiner.ask(&line.key, Ask::TakeBack(token.clone())));
-        try_join_all(asks).await.map(drop)
+    /// Frees whatever is held for a reservation, by this call or an earlier one.
+    async fn take_back(&self, reservation: &Reservation) -> Result<(), Error> {
+        let asks = reservation
+            .lines()
+            .iter()
+            .map(|line| self.combiner.ask(&line.key, Ask::TakeBack(reservation.token.clone())));
+        // All of them, also when one fails.
+        let told = join_all(asks).await;
+        told.into_iter().try_for_each(|told| told.map(drop))
     }
 
     /// The caller has recorded how the reservation stands (held, released or gone for good): the
@@ -287,27 +298,36 @@ impl InventoryService {
         }
         let told =
             join_all(asks.iter().map(|(key, ask)| self.combiner.ask(key, ask.clone()))).await;
-        let (mut changed, mut faults) = (Vec::new(), Vec::new());
+        let (mut changed, mut failed) = (Vec::new(), None);
         for (index, ((key, _), told)) in asks.into_iter().zip(told).enumerate() {
-            match told? {
-                Told::Done(level) => {
+            match told {
+                Ok(Told::Done(level)) => {
                     log_change(&key, &batch[index].change, level);
                     changed.push((key, level));
                 }
-                told => faults.push(refusal(index, &batch[index].change, &key, told)?),
+                Ok(told) => match refusal(index, &batch[index].change, &key, told) {
+                    Ok(fault) => faults.push(fault),
+                    Err(error) => failed = Some(error),
+                },
+                Err(error) => failed = Some(error),
             }
         }
-        Ok((changed, faults))
+        for (key, _) in changed.iter().filter(|(_, level)| level.version == FIRST_VERSION) {
+            self.caches.has_zones(&key.product, self.store.stock_zones(&key.product).await?);
+        }
+        // What was carried out is logged, and can be asked for again.
+        failed.map_or(Ok((changed, faults)), Err)
     }
 
     /// Entries that would give a product more zones than it may have.
     async fn crowded(&self, asks: &[(StockKey, Ask)]) -> Result<Vec<UserError>, Error> {
-        let mut zones: HashMap<&ProductId, Vec<GeoZone>> = HashMap::new();
-        for (key, _) in asks {
-            if !zones.contains_key(&key.product) {
-                zones.insert(&key.product, self.store.stock_zones(&key.product).await?);
-            }
-        }
+        let products: HashSet<&ProductId> = asks.iter().map(|(key, _)| &key.product).collect();
+        let read = |product| async move {
+            Ok::<_, Error>((product, self.store.stock_zones(product).await?))
+        };
+        let reads: Vec<_> = products.into_iter().map(read).collect();
+        let mut zones: HashMap<&ProductId, Vec<GeoZone>> =
+            stream::iter(reads).buffer_unordered(ZONES_AT_ONCE).try_collect().await?;
         let mut faults = Vec::new();
         for (index, (key, _)) in asks.iter().enumerate() {
             let Some(zones) = zones.get_mut(&key.product) else { continue };
@@ -406,3 +426,6 @@ async fn refresh(service: Weak<InventoryService>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

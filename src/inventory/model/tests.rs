@@ -65,6 +65,39 @@ fn a_token_counts_once() {
     let (_, again) = told(&gone, Ask::Commit(token(1), 3));
     assert_eq!(numbers(&again), (7, 0));
     assert_eq!(told(&gone, release()).0, Told::Impossible);
+
+    // Settled after its end, it is still known to be over: a process that was frozen comes late.
+    for (over, numbers_then) in [(&released, (10, 0)), (&gone, (7, 0))] {
+        let (_, settled) = told(over, Ask::Settle(token(1)));
+        let (_, others) = told(&settled, Ask::Reserve(token(2), 2));
+        let after = told(&others, release()).1;
+        assert_eq!(numbers(&after), (numbers_then.0, 2));
+        let (late, after) = told(&others, Ask::Commit(token(1), 3));
+        assert_eq!((late, numbers(&after)), (Told::Undone, (numbers_then.0, 2)));
+    }
+}
+
+#[test]
+fn a_row_full_of_what_is_over_is_not_full() {
+    let mut old = row(1_000_000);
+    for n in 0..MAX_OPEN {
+        let token = Token::of_reservation(uuid::Uuid::from_u128(1_000 + n as u128));
+        old.marks.insert(token, Mark::Undone(NOW));
+    }
+    let (told, after) = later(Some(&old), &[Ask::Reserve(token(1), 1)], Duration::ZERO);
+    assert!(matches!(told[0], Told::Done(_)));
+    assert_eq!(after.unwrap().marks.len(), MAX_AGEING + 1);
+    let (told, after) = later(Some(&old), &[Ask::Reserve(token(1), 1)], UNDONE_LIFE);
+    assert!(matches!(told[0], Told::Done(_)));
+    assert_eq!(after.unwrap().marks.len(), 1);
+}
+
+#[test]
+fn settling_does_not_forget_that_a_token_was_undone() {
+    let undo = Ask::Release { token: token(1), units: 3, recorded: false };
+    let (_, undone) = told(&row(10), undo);
+    let (_, settled) = told(&undone, Ask::Settle(token(1)));
+    assert_eq!(told(&settled, Ask::Reserve(token(1), 3)).0, Told::Undone);
 }
 
 #[test]
@@ -114,17 +147,18 @@ fn quantities_keep_above_what_is_reserved() {
 
 #[test]
 fn a_row_remembers_a_bounded_number_of_adjustments() {
-    let asks: Vec<_> = (0..MAX_ADJUSTED + 50)
+    let asks: Vec<_> = (0..MAX_AGEING + 50)
         .map(|n| Ask::Adjust(Token::of_adjustment(&n.to_string()), 1))
         .collect();
     let (_, after) = later(None, &asks, Duration::ZERO);
-    assert_eq!(after.unwrap().marks.len(), MAX_ADJUSTED);
+    let (_, after) = later(after.as_ref(), &[Ask::Reserve(token(1), 1)], Duration::ZERO);
+    assert_eq!(after.unwrap().marks.len(), MAX_AGEING + 1);
 }
 
 #[test]
 fn a_full_row_makes_reservations_wait_and_nothing_else() {
     let mut full = row(1_000_000);
-    for n in 0..MAX_MARKS {
+    for n in 0..MAX_OPEN {
         let id = uuid::Uuid::from_u128(1_000 + n as u128);
         full.marks.insert(Token::of_reservation(id), Mark::Reserved(1));
         full.level.reserved += 1;

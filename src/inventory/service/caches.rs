@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::model::{GeoZone, StockKey, StockLevel};
+use tokio::time::Instant;
+
 use crate::cache::{CacheKey, CacheSettings, Entry, ReadableKey, Tiers, VersionedCache};
 use crate::product_id::ProductId;
 use crate::telemetry::Metrics;
@@ -32,7 +34,6 @@ const HOT_ASKS: u32 = 3;
 /// The caches of the inventory.
 pub struct StockCaches {
     pub(super) levels: Arc<VersionedCache<StockKey, StockLevel>>,
-    /// Zones come and never go, so of two lists the longer one is the newer one.
     pub(super) zones: VersionedCache<ProductId, Vec<GeoZone>>,
     /// Whether other processes change the stock too.
     pub(super) is_shared: bool,
@@ -58,7 +59,11 @@ impl StockCaches {
             announces: false,
         };
         let levels = CacheSettings { announces: true, ..settings("stock", LEVEL_BYTES, LEVELS) };
-        let zones = settings("zones", ZONE_BYTES, ZONES);
+        // New zones are seldom, and nobody tells of them.
+        let zones = CacheSettings {
+            max_age: max_age.min(DEAF_AGE),
+            ..settings("zones", ZONE_BYTES, ZONES)
+        };
         Self {
             levels: Arc::new(VersionedCache::new(
                 tiers,
@@ -80,10 +85,15 @@ impl StockCaches {
         });
     }
 
-    /// Takes over a change that was made here.
-    pub(super) fn changed(&self, key: &StockKey, level: StockLevel) {
+    /// Takes over a change that was made here, after the moment `since`.
+    pub(super) fn changed(&self, key: &StockKey, level: StockLevel, since: Instant) {
         let entry = Entry { version: level.version, value: Some(Arc::new(level)) };
-        self.levels.put(key.clone(), entry);
+        self.levels.put_since(key.clone(), entry, since);
+    }
+
+    /// Takes over the zones of a product that has got a new one.
+    pub(super) fn has_zones(&self, product: &ProductId, zones: Vec<GeoZone>) {
+        self.zones.put(product.clone(), zones_entry(zones));
     }
 }
 
@@ -102,6 +112,12 @@ impl ReadableKey for StockKey {
         let product = ProductId::parse(product).ok()?;
         Some(Self { product, zone: GeoZone::parse(zone).ok()? })
     }
+}
+
+/// Zones come and never go: of two lists the longer one is the newer one.
+pub(super) fn zones_entry(zones: Vec<GeoZone>) -> Entry<Vec<GeoZone>> {
+    let version = i64::try_from(zones.len()).unwrap_or(i64::MAX);
+    Entry { version, value: Some(Arc::new(zones)) }
 }
 
 #[allow(clippy::ptr_arg)] // The cache hands out what it keeps.

@@ -12,13 +12,15 @@
 //! is settled, and the same requests are decided again on what was found: those that had happened
 //! have left their tokens in the row and are told so; the others are written on the condition of
 //! the version found. Should the lost write come to life after all, one of the two conditions fails.
+//! As long as the row is of the version that a lost write was for, nobody is told anything that is
+//! not written: where there is nothing to write, the version alone is.
 //!
 //! # When other processes write the row too
 //!
 //! They take turns, each for many rounds, and gather meanwhile; see [`super::turns`]. One that dies
 //! holds the others up for a moment and nothing else.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,10 +36,11 @@ use crate::error::Error;
 use crate::storage::StoreError;
 use crate::telemetry::StockCounters;
 
-/// Most requests of one round that take something, and as many that give something back. It bounds
-/// what one write carries, and so how long it takes.
+/// Most buyers of one round, and as many others. It bounds what one write carries, and so how long
+/// it takes.
 const MAX_ROUND: usize = 1_000;
-/// Most requests that wait for one row; one more is refused, for its caller to try again later.
+/// Most buyers that wait for one row, and as many others; one more is refused, for its caller to try
+/// again later.
 const MAX_WAITING: usize = 20_000;
 /// Most rows that are written at once, or remembered between two writes.
 const MAX_ROWS: usize = 50_000;
@@ -54,7 +57,8 @@ const FAILED_PAUSE: Duration = Duration::from_millis(20);
 const MAX_FAILED_PAUSE: Duration = Duration::from_millis(500);
 
 /// What is told whenever a row has changed: before those who changed it.
-pub(super) type OnChange = Box<dyn Fn(&StockKey, StockLevel) + Send + Sync>;
+/// With the change comes a moment before it was made.
+pub(super) type OnChange = Box<dyn Fn(&StockKey, StockLevel, Instant) + Send + Sync>;
 
 /// The writers of all rows.
 pub(super) struct Combiner {
@@ -78,26 +82,21 @@ struct Queue {
     came: Notify,
 }
 
-/// Those who give units or marks back stand apart: a row that is full is waited for by those who
-/// take, and must not be kept full by them.
+/// Buyers stand apart from everybody else: a row that is full is waited for by those who buy, and
+/// must not be kept full by them.
 #[derive(Default)]
 struct Lines {
-    giving: VecDeque<Waiting>,
-    taking: VecDeque<Waiting>,
+    others: VecDeque<Waiting>,
+    buyers: VecDeque<Waiting>,
 }
 
 impl Lines {
     fn len(&self) -> usize {
-        self.giving.len() + self.taking.len()
+        self.others.len() + self.buyers.len()
     }
 
     fn line_of(&mut self, ask: &Ask) -> &mut VecDeque<Waiting> {
-        match ask {
-            Ask::Settle(_) | Ask::TakeBack(_) | Ask::Release { .. } | Ask::Commit(..) => {
-                &mut self.giving
-            }
-            Ask::Reserve(..) | Ask::Set(..) | Ask::Adjust(..) => &mut self.taking,
-        }
+        if matches!(ask, Ask::Reserve(..)) { &mut self.buyers } else { &mut self.others }
     }
 }
 
@@ -140,10 +139,11 @@ impl Combiner {
         let mut rows = lock(&self.shared.rows);
         if let Some(queue) = rows.get(key) {
             let mut queued = lock(&queue.waiting);
-            if queued.len() >= MAX_WAITING {
+            let line = queued.line_of(&waiting.ask);
+            if line.len() >= MAX_WAITING {
                 return Err(Error::Unavailable);
             }
-            queued.line_of(&waiting.ask).push_back(waiting);
+            line.push_back(waiting);
             queue.came.notify_one();
             return Ok(());
         }
@@ -159,6 +159,8 @@ impl Combiner {
             known: None,
             turns: Turns::new(self.shared.process),
             failures: 0,
+            doubt: None,
+            told: 0,
         };
         tokio::spawn(writer.run());
         Ok(())
@@ -194,6 +196,11 @@ struct Writer {
     known: Option<Known>,
     turns: Turns,
     failures: u32,
+    /// The version that a write whose reply was lost was for (`None`: that there is no row). It may
+    /// still come to life, until the row is of another one.
+    doubt: Option<Option<i64>>,
+    /// The newest version that was told of.
+    told: i64,
 }
 
 impl Writer {
@@ -214,7 +221,9 @@ impl Writer {
             if came.is_ok() {
                 continue;
             }
-            if has_turn {
+            if self.doubt.is_some() {
+                self.settle_doubt().await;
+            } else if has_turn {
                 self.end_turn().await;
             } else if self.retire() {
                 return;
@@ -230,14 +239,66 @@ impl Writer {
 
     /// Nobody here wants the row: says so to the others.
     async fn end_turn(&mut self) {
-        let Some(Known { row: Some(mut row), .. }) = self.known.take() else { return };
-        let expected = row.level.version;
-        row.level.version += 1;
-        let (store, key) = (self.row.shared.store.as_ref(), &self.row.key);
-        row.turn = self.turns.successor(store, key).await;
+        let Some(Known { row: Some(row), .. }) = self.known.take() else { return };
+        self.turns.end();
+        let (store, key) = (self.row.shared.store.clone(), self.row.key.clone());
+        let turn = self.turns.successor(store.as_ref(), &key).await;
         // If one of them fails, the others find out by themselves.
-        let _ = store.change_stock(key, Some(expected), &row).await;
-        let _ = store.stand_in_line(key, self.row.shared.process, false).await;
+        self.touch(Some(row), turn).await;
+        let _ = store.stand_in_line(&key, self.row.shared.process, false).await;
+    }
+
+    /// Writes a row as it is, with a new version: a write that was lost cannot happen any more.
+    /// Answers whether it was written.
+    async fn touch(&mut self, row: Option<StockRow>, turn: Option<Uuid>) -> bool {
+        let expected = row.as_ref().map(|row| row.level.version);
+        let updated_at = self.row.shared.clock.now().to_millis_precision();
+        let mut row = row.unwrap_or_else(|| StockRow {
+            level: StockLevel { quantity: 0, reserved: 0, version: 0, updated_at },
+            marks: BTreeMap::new(),
+            turn: None,
+        });
+        row.level.version += 1;
+        row.turn = turn;
+        let since = Instant::now();
+        let written = self.row.shared.store.change_stock(&self.row.key, expected, &row).await;
+        let is_written = matches!(written, Ok(true));
+        if is_written {
+            self.doubt = None;
+            self.turns.won(row.level.version);
+            self.changed(row.level, since);
+            self.known = Some(Known { row: Some(row), is_fresh: false });
+        } else if written.is_err() {
+            self.doubt = Some(expected);
+        }
+        is_written
+    }
+
+    /// Nobody waits, but a lost write may still come to life.
+    async fn settle_doubt(&mut self) {
+        let read = self.row.shared.store.settled_stock_row(&self.row.key).await;
+        if let Ok(row) = read
+            && self.is_doubtful(row.as_ref())
+        {
+            self.touch(row, None).await;
+        }
+    }
+
+    /// Whether a lost write may still come to life, given the row as it was read.
+    fn is_doubtful(&mut self, row: Option<&StockRow>) -> bool {
+        let version = row.map(|row| row.level.version);
+        if self.doubt.is_some_and(|expected| expected != version) {
+            self.doubt = None;
+        }
+        self.doubt.is_some()
+    }
+
+    /// Tells of a level, if it is newer than what was told before.
+    fn changed(&mut self, level: StockLevel, since: Instant) {
+        if level.version > self.told {
+            self.told = level.version;
+            (self.row.shared.on_change)(&self.row.key, level, since);
+        }
     }
 
     /// Ends, unless somebody has come meanwhile.
@@ -255,13 +316,15 @@ impl Writer {
         let now = Instant::now();
         let mut batch = Vec::new();
         let mut queued = lock(&self.row.queue.waiting);
-        let Lines { giving, taking } = &mut *queued;
-        for line in [giving, taking] {
+        let Lines { others, buyers } = &mut *queued;
+        for line in [others, buyers] {
             let full = batch.len() + MAX_ROUND;
             while batch.len() < full
                 && let Some(waiting) = line.pop_front()
             {
-                if !waiting.tell.is_closed() && waiting.until > now {
+                if waiting.until <= now {
+                    let _ = waiting.tell.send(Err(Error::Timeout));
+                } else if !waiting.tell.is_closed() {
                     batch.push(waiting);
                 }
             }
@@ -278,6 +341,7 @@ impl Writer {
     }
 
     async fn round(&mut self, batch: Vec<Waiting>) {
+        let since = Instant::now();
         let known = match self.known.take() {
             Some(known) => known,
             None => match self.row.shared.store.stock_row(&self.row.key).await {
@@ -292,7 +356,15 @@ impl Writer {
         let Round { told, after } =
             decide(known.row.as_ref(), batch.iter().map(|waiting| &waiting.ask), now);
         let Some(mut after) = after else {
-            if known.is_fresh {
+            if self.is_doubtful(known.row.as_ref()) {
+                self.put_back(batch);
+                if !self.touch(known.row, None).await {
+                    sleep(about(FAILED_PAUSE)).await;
+                }
+            } else if known.is_fresh {
+                if let Some(row) = &known.row {
+                    self.changed(row.level, since);
+                }
                 self.known = Some(Known { is_fresh: false, ..known });
                 self.answer(batch, told).await;
             } else {
@@ -307,8 +379,8 @@ impl Writer {
         match store.change_stock(&key, expected, &after).await {
             Ok(true) => {
                 self.row.shared.counters.round(batch.len());
-                (self.row.shared.on_change)(&key, after.level);
-                self.failures = 0;
+                self.changed(after.level, since);
+                (self.failures, self.doubt) = (0, None);
                 self.turns.won(after.level.version);
                 // If it is another's turn now, that one will have written it.
                 let is_mine = after.turn.is_none_or(|turn| turn == self.row.shared.process);
@@ -322,12 +394,14 @@ impl Writer {
             }
             Err(StoreError::Fault { call, cause }) => {
                 tracing::error!(row = %key, call, cause, "a row of stock cannot be written");
+                self.doubt = Some(expected);
                 for waiting in batch {
                     let _ = waiting.tell.send(Err(Error::Internal));
                 }
             }
             Err(error) => {
                 self.row.shared.counters.doubt();
+                self.doubt = Some(expected);
                 tracing::warn!(row = %key, %error, "a change of stock was not answered");
                 match store.settled_stock_row(&key).await {
                     Ok(row) => {

@@ -29,7 +29,8 @@ pub(super) struct Feed {
 struct Watch {
     feed: Arc<Feed>,
     key: StockKey,
-    levels: watch::Receiver<Option<StockLevel>>,
+    /// Taken away with the row locked.
+    levels: Option<watch::Receiver<Option<StockLevel>>>,
 }
 
 impl Feed {
@@ -61,7 +62,8 @@ impl Feed {
             return Err(Error::Unavailable);
         }
         let sender = rows.entry(key.clone()).or_insert_with(|| watch::channel(None).0);
-        Ok(Watch { feed: self.clone(), key, levels: sender.subscribe() })
+        let levels = Some(sender.subscribe());
+        Ok(Watch { feed: self.clone(), key, levels })
     }
 
     /// The levels of these rows as they change. Watching begins at once.
@@ -79,8 +81,8 @@ impl Feed {
 impl Drop for Watch {
     fn drop(&mut self) {
         let mut rows = self.feed.rows();
-        // This one still counts.
-        if rows.get(&self.key).is_some_and(|sender| sender.receiver_count() <= 1) {
+        self.levels = None;
+        if rows.get(&self.key).is_some_and(|sender| sender.receiver_count() == 0) {
             rows.remove(&self.key);
         }
     }
@@ -95,13 +97,14 @@ async fn next_level(
         sleep_until(at + COALESCE).await;
     }
     loop {
-        let level = *watch.levels.borrow_and_update();
+        let levels = watch.levels.as_mut()?;
+        let level = *levels.borrow_and_update();
         match level {
             Some(level) if told.is_none_or(|(_, version)| version < level.version) => {
                 let told = Some((Instant::now(), level.version));
                 return Some(((watch.key.clone(), level), (watch, told)));
             }
-            _ => watch.levels.changed().await.ok()?,
+            _ => levels.changed().await.ok()?,
         }
     }
 }

@@ -15,8 +15,12 @@ use uuid::Uuid;
 use super::super::model::StockKey;
 use super::super::store::InventoryStore;
 
-/// How long a turn is.
-const TURN: Duration = Duration::from_millis(250);
+/// How long it may take until everybody in line has had a turn; well below what a request waits.
+const CYCLE: Duration = Duration::from_millis(1_200);
+/// The longest turn: handing it over costs something.
+const MAX_TURN: Duration = Duration::from_millis(400);
+/// The shortest one: a few rounds.
+const MIN_TURN: Duration = Duration::from_millis(80);
 /// The time between two looks of those who wait, about.
 const LOOK: Duration = Duration::from_millis(10);
 /// Whoever does not move for so long has lost its turn.
@@ -37,13 +41,15 @@ pub(super) struct Turns {
     seen: Option<Instant>,
     /// When this process's turn began.
     began: Option<Instant>,
+    /// How many others stood in line when it was last looked at.
+    others: u32,
     /// The version that this process wrote last.
     written: Option<i64>,
 }
 
 impl Turns {
     pub(super) fn new(me: Uuid) -> Self {
-        Self { me, seen: None, began: None, written: None }
+        Self { me, seen: None, began: None, others: 1, written: None }
     }
 
     /// Whether others write the row, too.
@@ -69,7 +75,7 @@ impl Turns {
             return None;
         }
         let began = *self.began.get_or_insert_with(Instant::now);
-        if began.elapsed() < TURN {
+        if began.elapsed() < (CYCLE / (self.others + 1)).clamp(MIN_TURN, MAX_TURN) {
             return Some(self.me);
         }
         self.began = None;
@@ -83,14 +89,20 @@ impl Turns {
 
     /// The next in line after this process, all around.
     pub(super) async fn successor(
-        &self,
+        &mut self,
         store: &dyn InventoryStore,
         key: &StockKey,
     ) -> Option<Uuid> {
         // A store that does not answer is met by the write that follows.
         let line = store.line(key).await.unwrap_or_default();
+        self.others = u32::try_from(line.len()).unwrap_or(u32::MAX).saturating_sub(1).max(1);
         let others = || line.iter().copied().filter(|other| *other != self.me);
         others().filter(|other| *other > self.me).min().or_else(|| others().min())
+    }
+
+    /// Notes that this process does not want its turn any more.
+    pub(super) fn end(&mut self) {
+        self.began = None;
     }
 
     /// Notes a version that this process has written.
