@@ -202,6 +202,17 @@ impl<K: Hash + Eq, V> Drop for Claimed<'_, K, V> {
 }
 
 #[cfg(test)]
+impl<K: Clone + Hash + Eq, V> Memory<K, V> {
+    pub(super) fn bytes(&self) -> u64 {
+        self.held.weight()
+    }
+
+    pub(super) fn fills_under_way(&self) -> usize {
+        self.flights.iter().map(|flights| flights.lock().unwrap().len()).sum()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -224,16 +235,5 @@ mod tests {
         let (shown, _) = fill.complete(memory.weigh(1, 9, Some(Arc::new(9)), now));
         assert_eq!(shown.version, 9);
         assert_eq!(memory.get(&key, None).unwrap().version, 9);
-    }
-}
-
-#[cfg(test)]
-impl<K: Clone + Hash + Eq, V> Memory<K, V> {
-    pub(super) fn bytes(&self) -> u64 {
-        self.held.weight()
-    }
-
-    pub(super) fn fills_under_way(&self) -> usize {
-        self.flights.iter().map(|flights| flights.lock().unwrap().len()).sum()
     }
 }

@@ -190,15 +190,21 @@ struct Known {
     is_fresh: bool,
 }
 
+/// A write whose reply was lost. It may still come to life, until the row is of another version than
+/// it was for.
+#[derive(Clone, Copy)]
+struct Doubt {
+    /// That version; `None`: that there is no row.
+    expected: Option<i64>,
+}
+
 /// Writes one row for all who ask for it.
 struct Writer {
     row: Row,
     known: Option<Known>,
     turns: Turns,
     failures: u32,
-    /// The version that a write whose reply was lost was for (`None`: that there is no row). It may
-    /// still come to life, until the row is of another one.
-    doubt: Option<Option<i64>>,
+    doubt: Option<Doubt>,
     /// The newest version that was told of.
     told: i64,
 }
@@ -269,7 +275,7 @@ impl Writer {
             self.changed(row.level, since);
             self.known = Some(Known { row: Some(row), is_fresh: false });
         } else if written.is_err() {
-            self.doubt = Some(expected);
+            self.doubt = Some(Doubt { expected });
         }
         is_written
     }
@@ -287,7 +293,7 @@ impl Writer {
     /// Whether a lost write may still come to life, given the row as it was read.
     fn is_doubtful(&mut self, row: Option<&StockRow>) -> bool {
         let version = row.map(|row| row.level.version);
-        if self.doubt.is_some_and(|expected| expected != version) {
+        if self.doubt.is_some_and(|doubt| doubt.expected != version) {
             self.doubt = None;
         }
         self.doubt.is_some()
@@ -394,14 +400,14 @@ impl Writer {
             }
             Err(StoreError::Fault { call, cause }) => {
                 tracing::error!(row = %key, call, cause, "a row of stock cannot be written");
-                self.doubt = Some(expected);
+                self.doubt = Some(Doubt { expected });
                 for waiting in batch {
                     let _ = waiting.tell.send(Err(Error::Internal));
                 }
             }
             Err(error) => {
                 self.row.shared.counters.doubt();
-                self.doubt = Some(expected);
+                self.doubt = Some(Doubt { expected });
                 tracing::warn!(row = %key, %error, "a change of stock was not answered");
                 match store.settled_stock_row(&key).await {
                     Ok(row) => {

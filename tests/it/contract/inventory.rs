@@ -435,7 +435,10 @@ async fn a_ghost_of_a_lost_write_changes_nothing(store: &TestStore) {
             rose += 1;
             assert!(!store.store.change_stock(&key, expected, &after).await.unwrap());
         }
-        assert_eq!(row(store.store.as_ref(), "A").await, before);
+        // The turn may have been given up meanwhile; nothing else has changed.
+        let after = row(store.store.as_ref(), "A").await;
+        assert!(after.marks == before.marks, "a ghost has left a mark");
+        assert_eq!(after.level.reserved, before.level.reserved);
     }
     assert!(rose > 5, "there were ghosts: {rose}");
 }
