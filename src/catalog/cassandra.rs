@@ -1,6 +1,8 @@
 //! The catalogue on Cassandra.
 
 mod categories;
+mod growing;
+mod mending;
 mod rows;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,8 +19,8 @@ use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 
 use self::categories::CategoryStatements;
 use self::rows::RowStatements;
-use super::model::browse::{CardRow, CategoryMap, PriceRange, Slice, Span};
-use super::model::buckets::{Bucket, Layout, Model, bucket_at};
+use super::model::browse::{CardRow, CategoryMap, Slice};
+use super::model::buckets::{Bucket, Layout, Model};
 use super::model::{
     Attribute, Before, CategoryInfo, CountDeltas, GRAVE_LIFE, Product, ProductDraft, ProductId,
     RowChanges,
@@ -48,8 +50,6 @@ const SCAN_STEP: i32 = 500;
 const LAYOUT_TRUST: Duration = Duration::from_millis(500);
 /// How often it does so before it gives up.
 const LAYOUT_LOOKS: u32 = 4;
-/// A price bucket leaves the list only if it was last put there longer ago than any write takes.
-const LIST_MARGIN: Duration = Duration::from_secs(300);
 /// A write whose products followed their rows later than this sees that the rows are still there:
 /// a reader may have taken them for what a dead process left.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -369,53 +369,6 @@ impl CatalogStatements {
         Ok(gone.collect())
     }
 
-    /// Puts the rows of a product where they belong. Answers with how many were not.
-    async fn mend(
-        &self,
-        product: &Product,
-        (layout, listed): &(Layout, HashSet<i64>),
-        now: Timestamp,
-    ) -> Result<u64, StoreError> {
-        let row = CardRow::of(product);
-        let name = product.category.as_ref();
-        let mut mended = 0;
-        for bucket in layout.written(row.price, &product.id) {
-            let found = self.rows.row(name, bucket, row.price, &product.id).await?;
-            let is_listed = bucket.model == Model::Hash || listed.contains(&bucket.number);
-            if is_listed && found.as_ref().is_some_and(|found| found.shows(&row)) {
-                continue;
-            }
-            if !is_listed {
-                self.rows.list(name, bucket.number, now.micros()).await?;
-            }
-            // Newer than what stands there, or was taken away from there.
-            let newest = found.map_or(row.version, |found| row.version.max(found.version));
-            let row = CardRow { version: now.micros().max(newest + 1), ..row.clone() };
-            self.rows.put(name, bucket, &row, row.version, false).await?;
-            mended += 1;
-        }
-        Ok(mended)
-    }
-
-    async fn mend_all(&self, ids: &[ProductId], now: Timestamp) -> Result<u64, StoreError> {
-        let found = self.read_many(&self.product_fresh, ids).await?;
-        let products: Vec<_> = found.into_iter().filter_map(|before| before.product).collect();
-        let mut places = HashMap::new();
-        for product in &products {
-            if !places.contains_key(&product.category) {
-                self.categories.add(&product.category).await?;
-                let layout = self.categories.layout(&product.category).await?;
-                let listed = self.rows.listed(&product.category).await?.into_iter().collect();
-                places.insert(product.category.clone(), (layout, listed));
-            }
-        }
-        let mends: Vec<_> =
-            products.iter().map(|p| self.mend(p, &places[&p.category], now)).collect();
-        let mended: Vec<u64> =
-            stream::iter(mends).buffer_unordered(CONCURRENCY).try_collect().await?;
-        Ok(mended.into_iter().sum())
-    }
-
     async fn category_info(&self, name: Arc<str>) -> Result<Option<CategoryInfo>, StoreError> {
         let product_count = self.categories.product_count(&name).await?;
         Ok((product_count > 0).then_some(CategoryInfo { name, product_count }))
@@ -569,53 +522,7 @@ impl CatalogStore for CassandraStore {
         rows: Vec<CardRow>,
         level: u8,
     ) -> Result<(), StoreError> {
-        let catalog = &self.catalog;
-        let mut targets: BTreeMap<Bucket, Vec<&CardRow>> = BTreeMap::new();
-        for row in &rows {
-            targets.entry(bucket_at(from.model, level, row.price, &row.id)).or_default().push(row);
-        }
-        for (bucket, rows) in targets {
-            // What writers have put there since the split began is counted already.
-            let (Some(first), Some(last)) = (rows.first(), rows.last()) else { continue };
-            let mut span =
-                Span::of_prices(PriceRange { min: Some(first.price), max: Some(last.price) });
-            let mut there = HashSet::new();
-            loop {
-                let slice =
-                    Slice { bucket, span: span.clone(), descending: false, limit: rows.len() };
-                let found = catalog.rows.slices(category, &[slice], Care::Whole).await?;
-                let found = found.into_iter().next().unwrap_or_default();
-                let is_last = found.len() < rows.len();
-                if let Some(last) = found.last() {
-                    span.lower = last.position();
-                }
-                there.extend(found.iter().map(CardRow::position));
-                if is_last {
-                    break;
-                }
-            }
-            let missing = rows.iter().filter(|row| !there.contains(&row.position())).count();
-            let newest = rows.iter().map(|row| row.version).max();
-            if let (Model::Price, Some(newest)) = (bucket.model, newest) {
-                catalog.rows.list(category, bucket.number, newest).await?;
-                fault::point("split.list");
-            }
-            // Those that are there as well: perhaps not on every replica.
-            let puts: Vec<_> = rows
-                .into_iter()
-                .map(|row| async move {
-                    let done = catalog.rows.put(category, bucket, row, row.version, true).await;
-                    done.inspect(|()| fault::point("split.row"))
-                })
-                .collect();
-            stream::iter(puts).buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
-            fault::point("split.rows");
-            if missing > 0 {
-                let missing = i64::try_from(missing).unwrap_or(i64::MAX);
-                catalog.categories.count_rows(category, bucket, missing).await?;
-            }
-        }
-        Ok(())
+        self.catalog.copy_rows(category, from, &rows, level).await
     }
 
     async fn remove_rows(
@@ -624,10 +531,7 @@ impl CatalogStore for CassandraStore {
         bucket: Bucket,
         rows: Vec<CardRow>,
     ) -> Result<(), StoreError> {
-        let count = i64::try_from(rows.len()).unwrap_or(i64::MAX);
-        self.catalog.rows.take_rows(category, bucket, &rows).await?;
-        fault::point("split.taken");
-        self.catalog.categories.count_rows(category, bucket, -count).await
+        self.catalog.remove_rows(category, bucket, &rows).await
     }
 
     async fn drop_empty_bucket(
@@ -636,20 +540,11 @@ impl CatalogStore for CassandraStore {
         bucket: Bucket,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let span = Span::of_prices(PriceRange::default());
-        let slice = Slice { bucket, span, descending: false, limit: 1 };
-        let rows = self.catalog.rows.slices(category, &[slice], Care::Whole).await?;
-        if rows.iter().all(Vec::is_empty) {
-            let margin = i64::try_from(LIST_MARGIN.as_micros()).unwrap_or(i64::MAX);
-            self.catalog.rows.unlist(category, bucket.number, now.micros() - margin).await?;
-        }
-        Ok(())
+        self.catalog.drop_empty_bucket(category, bucket, now).await
     }
 
     async fn drop_bucket(&self, category: &str, bucket: Bucket) -> Result<(), StoreError> {
-        self.catalog.rows.drop(category, bucket).await?;
-        fault::point("split.unlisted");
-        self.catalog.categories.drop_count(category, bucket).await
+        self.catalog.drop_bucket(category, bucket).await
     }
 
     async fn mend_rows(&self, ids: &[ProductId], now: Timestamp) -> Result<u64, StoreError> {
@@ -663,15 +558,7 @@ impl CatalogStore for CassandraStore {
         row: &CardRow,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let catalog = &self.catalog;
-        // Everywhere: what is only late in this data centre must not be taken for lost.
-        let product = catalog.read(&catalog.product_whole, &row.id).await?.product;
-        if row.agrees(category, product.as_ref()) {
-            return Ok(false);
-        }
-        catalog.rows.take_rows(category, bucket, std::slice::from_ref(row)).await?;
-        catalog.mend_all(std::slice::from_ref(&row.id), now).await?;
-        Ok(true)
+        self.catalog.repair_row(category, bucket, row, now).await
     }
 
     async fn scan_products(
