@@ -28,9 +28,10 @@ const STALLED: Duration = Duration::from_millis(300);
 /// How often who waits says so.
 const STAND: Duration = Duration::from_millis(400);
 /// The longest a process waits for others.
-const MAX_WAIT: Duration = Duration::from_millis(1_500);
-/// A process is not alone if another one has written the row within this time.
-const COMPANY: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(2);
+/// A process is not alone if another one has written the row, or had its turn, within this time:
+/// longer than it takes until everybody has had one.
+const COMPANY: Duration = Duration::from_secs(2);
 /// The pause after a round that another process won, about.
 const LOST_PAUSE: Duration = Duration::from_millis(8);
 
@@ -117,7 +118,7 @@ impl Turns {
     }
 
     /// Waits while it is somebody else's turn.
-    pub(super) async fn wait(&self, store: &dyn InventoryStore, key: &StockKey) {
+    pub(super) async fn wait(&mut self, store: &dyn InventoryStore, key: &StockKey) {
         let began = Instant::now();
         let mut seen: Option<(i64, Instant)> = None;
         let mut stood: Option<Instant> = None;
@@ -129,7 +130,10 @@ impl Turns {
                             return;
                         }
                     }
-                    _ => seen = Some((version, Instant::now())),
+                    _ => {
+                        seen = Some((version, Instant::now()));
+                        self.seen = Some(Instant::now());
+                    }
                 },
                 // It is this one's, or nobody's.
                 // A store that does not answer is met by whoever writes.
