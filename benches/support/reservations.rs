@@ -88,9 +88,7 @@ pub(crate) async fn hot(store: &str, settings: &Settings) -> Result<()> {
     let mut workers = vec![Worker::start(Role::Buyers, store, folder.path()).await?];
     workers[0].order("stock 1", STOCK_WITHIN).await?;
     for buyers in [FEW, settings.connections] {
-        if is_shared {
-            tokio::time::sleep(REST).await;
-        }
+        rest(store).await;
         let mut plain = Way::new(format!("a conditional write each, {buyers} buyers"));
         let mut combined = Way::new(format!("combined, {buyers} buyers"));
         for part in schedule(settings) {
@@ -111,7 +109,7 @@ pub(crate) async fn hot(store: &str, settings: &Settings) -> Result<()> {
         print_table(&heading(store, settings, "one row"), &rows);
     }
     if is_shared {
-        tokio::time::sleep(REST).await;
+        rest(store).await;
         let buyers = settings.connections;
         let mut alone = Way::new(format!("one process, {buyers} buyers"));
         let mut three =
@@ -134,6 +132,7 @@ pub(crate) async fn hot(store: &str, settings: &Settings) -> Result<()> {
 
 /// Measures buyers of a thousand rows.
 pub(crate) async fn spread(store: &str, settings: &Settings) -> Result<()> {
+    rest(store).await;
     let folder = folder()?;
     let mut workers = vec![Worker::start(Role::Buyers, store, folder.path()).await?];
     workers[0].order(&format!("stock {ROWS}"), STOCK_WITHIN).await?;
@@ -148,6 +147,13 @@ pub(crate) async fn spread(store: &str, settings: &Settings) -> Result<()> {
         vec![COLUMNS.map(str::to_owned).to_vec(), plain.row(None), combined.row(Some(&plain))];
     print_table(&heading(store, settings, "1,000 rows"), &rows);
     Ok(())
+}
+
+/// Lets a cluster come to rest.
+pub(super) async fn rest(store: &str) {
+    if store.starts_with("cassandra") {
+        tokio::time::sleep(REST).await;
+    }
 }
 
 fn heading(store: &str, settings: &Settings, what: &str) -> String {

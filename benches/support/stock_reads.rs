@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
+
 use super::figures::{Load, Variant, float, print_table, print_variants, thousands};
+use super::reservations::rest;
 use super::worker::{Role, Worker, folder, schedule};
 use super::{Result, Settings};
 
@@ -21,6 +24,7 @@ const WITHIN: Duration = Duration::from_secs(120);
 
 /// Measures reads through each tier.
 pub(crate) async fn reads(store: &str, settings: &Settings) -> Result<()> {
+    rest(store).await;
     let folder = folder()?;
     let mut worker = Worker::start(Role::Buyers, store, folder.path()).await?;
     worker.order(&format!("stock {MANY_ROWS}"), WITHIN).await?;
@@ -42,9 +46,20 @@ pub(crate) async fn reads(store: &str, settings: &Settings) -> Result<()> {
     print_variants(&heading, &variants);
 
     let order = format!("look {MANY_ROWS} {READERS} {}", SKEWED.as_millis());
-    worker.order(&order, WITHIN).await?;
-    let report = worker.order(&order, WITHIN).await?;
-    let counts = report.split(' ').map(str::parse).collect::<std::result::Result<Vec<u64>, _>>()?;
+    let mut counts = vec![0; 5];
+    // Two instances share a Redis; an embedded store has one.
+    let mut workers = vec![worker];
+    if store.starts_with("cassandra") {
+        workers.push(Worker::start(Role::Buyers, store, folder.path()).await?);
+    }
+    for is_counted in [false, true] {
+        let reports = workers.iter_mut().map(|worker| worker.order(&order, WITHIN));
+        for report in try_join_all(reports).await? {
+            for (sum, count) in counts.iter_mut().zip(report.split(' ')) {
+                *sum += if is_counted { count.parse::<u64>()? } else { 0 };
+            }
+        }
+    }
     let [looks, memory, missed, redis, read] = counts[..] else {
         return Err("a report without its numbers".into());
     };
@@ -79,6 +94,7 @@ pub(crate) async fn fresh(store: &str) -> Result<()> {
         println!("*** NOT MEASURED: freshness between instances needs Cassandra and Redis. ***\n");
         return Ok(());
     }
+    rest(store).await;
     let folder = folder()?;
     let mut here = Worker::start(Role::Buyers, store, folder.path()).await?;
     here.order("stock 1", WITHIN).await?;

@@ -80,7 +80,7 @@ impl Worker {
             .env(CONTROL, reports.local_addr()?.to_string())
             .env(STORE, store)
             .env(REDIS, std::env::var(REDIS_OF_TESTS).unwrap_or_default());
-        let log = folder.join(format!("{}.log", role.name()));
+        let log = folder.join(format!("{}-{}.log", role.name(), reports.local_addr()?.port()));
         let mut process = Process::start(&mut command, &log)?;
         let ready = async {
             let stream = loop {

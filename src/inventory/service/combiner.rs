@@ -49,6 +49,11 @@ const MAX_ROWS: usize = 50_000;
 const MAX_WAIT: Duration = Duration::from_secs(4);
 /// How long a row is remembered after its last write, so that the next one needs no read.
 const REMEMBER: Duration = Duration::from_secs(1);
+/// After a round of at least so many, those who ask again at once are let come before the next one
+/// begins; else they would be cut into two rounds that each take as long as one …
+const CROWD: usize = 8;
+/// … as long as others have something to do, and so often at the most.
+const MAX_YIELDS: usize = 64;
 /// How long a process whose turn it is waits for somebody to come before it lets others have it.
 const TURN_LINGER: Duration = Duration::from_millis(5);
 /// The pause after a store that did not answer, about; it doubles up to [`MAX_FAILED_PAUSE`].
@@ -161,6 +166,7 @@ impl Combiner {
             failures: 0,
             doubt: None,
             told: 0,
+            last_round: 0,
         };
         tokio::spawn(writer.run());
         Ok(())
@@ -207,6 +213,8 @@ struct Writer {
     doubt: Option<Doubt>,
     /// The newest version that was told of.
     told: i64,
+    /// Requests of the last round.
+    last_round: usize,
 }
 
 impl Writer {
@@ -216,7 +224,9 @@ impl Writer {
                 // Before those who wait are gathered: more of them will.
                 self.turns.wait(self.row.shared.store.as_ref(), &self.row.key).await;
             }
+            self.let_them_come().await;
             let batch = self.gather();
+            self.last_round = batch.len();
             if !batch.is_empty() {
                 self.round(batch).await;
                 continue;
@@ -234,6 +244,19 @@ impl Writer {
             } else if self.retire() {
                 return;
             }
+        }
+    }
+
+    /// Gives those who were just answered the chance to ask again.
+    async fn let_them_come(&self) {
+        if self.last_round < CROWD {
+            return;
+        }
+        for _ in 0..MAX_YIELDS {
+            if lock(&self.row.queue.waiting).len() >= self.last_round {
+                return;
+            }
+            tokio::task::yield_now().await;
         }
     }
 
