@@ -46,7 +46,7 @@ pub(crate) async fn reads(store: &str, settings: &Settings) -> Result<()> {
     print_variants(&heading, &variants);
 
     let order = format!("look {MANY_ROWS} {READERS} {}", SKEWED.as_millis());
-    let mut counts = vec![0; 5];
+    let mut counts = [0_u64; 5];
     // Two instances share a Redis; an embedded store has one.
     let mut workers = vec![worker];
     if store.starts_with("cassandra") {
@@ -60,9 +60,7 @@ pub(crate) async fn reads(store: &str, settings: &Settings) -> Result<()> {
             }
         }
     }
-    let [looks, memory, missed, redis, read] = counts[..] else {
-        return Err("a report without its numbers".into());
-    };
+    let [looks, memory, missed, redis, read] = counts;
     let share = |part: u64| format!("{:.2} %", 100.0 * float(part) / float(looks.max(1)));
     // What is too seldom asked for goes past Redis.
     let cold = missed.saturating_sub(redis + read);
