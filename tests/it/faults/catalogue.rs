@@ -1,15 +1,19 @@
 //! Processes that die between two writes of a change of the catalogue, or of a split.
 
 use std::collections::BTreeMap;
+use std::process::Output;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use vitrina::cache::Tiers;
 use vitrina::catalog::CatalogService;
 use vitrina::catalog::model::browse::{PageQuery, PriceRange, Sort};
-use vitrina::catalog::model::buckets::Model;
+use vitrina::catalog::model::buckets::{Model, Phase};
 use vitrina::catalog::service::CatalogCaches;
 use vitrina::catalog::service::check::check;
+use vitrina::catalog::service::split::{SplitOutcome, Splitter};
 use vitrina::clock::{Clock, SystemClock, Timestamp};
 use vitrina::config::StoreConfig;
 use vitrina::page::CursorKey;
@@ -44,8 +48,8 @@ const UPSERT_FAULTS: [&str; 17] = [
     "delete.product",
     "delete.products",
 ];
-/// Every place between two steps of a split.
-const SPLIT_FAULTS: [&str; 9] = [
+/// Every place between two steps of a split, of either model.
+const SPLIT_FAULTS: [&str; 8] = [
     "split.copying",
     "split.copied:1",
     "split.copied:2",
@@ -54,25 +58,35 @@ const SPLIT_FAULTS: [&str; 9] = [
     "split.cleaned:1",
     "split.cleaned:2",
     "split.stable",
-    "split.copied:1",
 ];
 /// Every place between two writes of one step. On the embedded store a step is one write, except
 /// for a bucket that goes as a whole.
-const EMBEDDED_STEP_FAULTS: [&str; 1] = ["split.dropped"];
-const CASSANDRA_STEP_FAULTS: [&str; 10] = [
-    "split.row:1",
-    "split.row:20",
-    "split.rows",
-    "split.take:1",
-    "split.take:20",
-    "split.taken",
-    "split.list",
-    "split.dropped",
-    "split.unlisted:1",
-    "split.unlisted:2",
+const EMBEDDED_STEP_FAULTS: [(Model, &str); 2] =
+    [(Model::Price, "split.dropped:1"), (Model::Price, "split.dropped:2")];
+const CASSANDRA_STEP_FAULTS: [(Model, &str); 17] = [
+    (Model::Hash, "split.row:1"),
+    (Model::Hash, "split.row:20"),
+    (Model::Hash, "split.rows:1"),
+    (Model::Hash, "split.rows:2"),
+    (Model::Hash, "split.take:1"),
+    (Model::Hash, "split.take:20"),
+    (Model::Hash, "split.taken:1"),
+    (Model::Hash, "split.taken:2"),
+    (Model::Price, "split.list:1"),
+    (Model::Price, "split.list:2"),
+    (Model::Price, "split.row:1"),
+    (Model::Price, "split.row:20"),
+    (Model::Price, "split.rows"),
+    (Model::Price, "split.dropped:1"),
+    (Model::Price, "split.dropped:2"),
+    (Model::Price, "split.unlisted:1"),
+    (Model::Price, "split.unlisted:2"),
 ];
 const CATEGORIES: [&str; 2] = ["Стойкие", "Хрупкие"];
 const PRODUCTS: u64 = 24;
+const SPLIT_PRODUCTS: i64 = 100;
+/// Most of the time they wait for leases to run out.
+const SPLITS_AT_ONCE: usize = 6;
 
 const UPSERT: &str = "mutation($p: [ProductInput!]!, $gone: [ID!]!) {
     productsUpsert(products: $p) { userErrors { message } }
@@ -208,17 +222,17 @@ struct Later;
 
 impl Clock for Later {
     fn now(&self) -> Timestamp {
-        SystemClock.now().after(std::time::Duration::from_secs(3_600))
+        SystemClock.now().after(Duration::from_secs(3_600))
     }
 }
 
-/// All products of the category as a shopper pages through them.
-async fn all_listed(store: &Arc<dyn Store>) -> Vec<String> {
+/// All products of a category as a shopper pages through them.
+async fn all_listed(store: &Arc<dyn Store>, category: &str) -> Vec<String> {
     let caches = CatalogCaches::new(&Tiers::Off, "t", true, &Metrics::default());
     let (clock, cursors) = (Arc::new(SystemClock), CursorKey::derive(&[1; 32]));
     let service = CatalogService::new(store.clone(), clock, cursors, caches);
     let mut query = PageQuery {
-        category: CATEGORIES[0].into(),
+        category: category.into(),
         sort: Sort::PriceAsc,
         range: PriceRange::default(),
         after: None,
@@ -237,66 +251,96 @@ async fn all_listed(store: &Arc<dyn Store>) -> Vec<String> {
     }
 }
 
-async fn splits_survive_crashes(text: &str, step_faults: &[&str]) {
+async fn open(text: &str) -> Arc<dyn Store> {
     let config = StoreConfig::parse(text).unwrap();
-    let open = async || {
-        let metrics = Arc::new(Metrics::default());
-        storage::open(&config, Arc::new(SystemClock), metrics).await.unwrap()
-    };
-    let store = open().await;
-    let drafts: Vec<_> =
-        (0..250).map(|n| draft(&format!("P{n}"), CATEGORIES[0], (n % 97) * 77_777)).collect();
-    for batch in drafts.chunks(100) {
-        store.upsert_products(batch.to_vec(), SystemClock.now()).await.unwrap();
+    storage::open(&config, Arc::new(SystemClock), Arc::new(Metrics::default())).await.unwrap()
+}
+
+/// A process that splits one model of a category, and dies at a place if it is told to.
+async fn split(text: &str, category: &str, model: Model, fault: Option<&str>) -> Output {
+    let mut command =
+        vitrina(&["category", "split", category, "--model", model.as_str(), "--store", text]);
+    command.env("VITRINA_FAULT_HURRY", "1");
+    if let Some(fault) = fault {
+        command.env("VITRINA_FAULT", fault);
     }
-    let listed = all_listed(&store).await;
-    assert_eq!(listed.len(), drafts.len());
+    tokio::task::spawn_blocking(move || run(&mut command)).await.unwrap()
+}
+
+/// A category of its own whose split dies at one place, and is then taken to its end.
+async fn a_split_dies_and_goes_on(text: &str, model: Model, fault: &str) {
+    let category = &format!("{} {fault}", model.as_str());
+    let store = open(text).await;
+    let drafts: Vec<_> = (0..SPLIT_PRODUCTS)
+        .map(|n| draft(&format!("{category} {n}"), category, (n % 97) * 77_777))
+        .collect();
+    store.upsert_products(drafts, SystemClock.now()).await.unwrap();
+    // Several buckets, so that there is a second one to come to.
+    let splitter = Splitter::new(store.clone(), Duration::ZERO);
+    for model in Model::BOTH {
+        assert_eq!(splitter.split(category, model).await.unwrap(), SplitOutcome::Done);
+    }
+    let listed = all_listed(&store, category).await;
+    assert_eq!(i64::try_from(listed.len()), Ok(SPLIT_PRODUCTS));
+    let level = async |store: &Arc<dyn Store>| {
+        let map = store.category_map(category).await.unwrap().unwrap();
+        *map.layout.axis(model)
+    };
+    let before = level(&store).await;
+    drop((splitter, store));
+
+    let output = split(text, category, model, Some(fault)).await;
+    assert_eq!(output.status.code(), None, "{category}: it dies there: {output:?}");
+    let store = open(text).await;
+    assert_eq!(all_listed(&store, category).await, listed, "{category}: after its death");
     drop(store);
-    let split = |fault: Option<&str>| {
-        let mut command = vitrina(&["category", "split", CATEGORIES[0], "--store", text]);
-        command.env("VITRINA_FAULT_HURRY", "1");
-        if let Some(fault) = fault {
-            command.env("VITRINA_FAULT", fault);
+    // The lease of the one that died has to run out first.
+    loop {
+        let output = split(text, category, model, None).await;
+        assert!(output.status.success(), "{output:?}");
+        if !String::from_utf8_lossy(&output.stdout).contains("another process") {
+            break;
         }
-        run(&mut command)
-    };
-    let mut deaths = 0;
-    let faults: Vec<_> = SPLIT_FAULTS.iter().chain(step_faults).collect();
-    for fault in &faults {
-        // The lease of the one that died has to run out first.
-        let output = loop {
-            let output = split(Some(fault));
-            if !String::from_utf8_lossy(&output.stdout).contains("another process") {
-                break output;
-            }
-        };
-        deaths += usize::from(output.status.code().is_none());
-        let store = open().await;
-        assert_eq!(all_listed(&store).await, listed, "after {fault}");
     }
-    // Some are reached only in the split of one of the two models.
-    assert!(deaths + 3 >= faults.len(), "most of the places are reached: {deaths}");
-    while String::from_utf8_lossy(&split(None).stdout).contains("another process") {}
-    let store = open().await;
-    assert_eq!(all_listed(&store).await, listed);
-    let map = store.category_map(CATEGORIES[0]).await.unwrap().unwrap();
-    assert!(!map.layout.is_splitting(), "{map:?}");
-    assert!(map.layout.hash.level >= 2 && map.buckets_of(Model::Price).count() > 4, "{map:?}");
-    let report = check(&store, &Later, &|_| {}).await.unwrap();
+    let store = open(text).await;
+    assert_eq!(all_listed(&store, category).await, listed, "{category}: after all");
+    let after = level(&store).await;
+    assert!(after.phase == Phase::Stable && after.level > before.level, "{category}: {after:?}");
+}
+
+async fn assert_one_row_each(text: &str, categories: u64) {
+    let report = check(&open(text).await, &Later, &|_| {}).await.unwrap();
     assert_eq!((report.rows_mended, report.ghosts), (0, 0), "{report:?}");
-    assert_eq!(report.rows, 500, "one row in each read model, none left behind: {report:?}");
+    let rows = categories * SPLIT_PRODUCTS.unsigned_abs() * 2;
+    assert_eq!(report.rows, rows, "one row in each read model, none left behind: {report:?}");
+}
+
+/// Every place, in the split of each model that has it.
+fn split_places(steps: &[(Model, &'static str)]) -> Vec<(Model, &'static str)> {
+    let phases = Model::BOTH.into_iter().flat_map(|model| SPLIT_FAULTS.map(|fault| (model, fault)));
+    phases.chain(steps.iter().copied()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_split_that_dies_goes_on_embedded() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = format!("embedded:{}", dir.path().display());
-    splits_survive_crashes(&store, &EMBEDDED_STEP_FAULTS).await;
+    let deaths = split_places(&EMBEDDED_STEP_FAULTS).into_iter().map(async |(model, fault)| {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("embedded:{}", dir.path().display());
+        a_split_dies_and_goes_on(&text, model, fault).await;
+        assert_one_row_each(&text, 1).await;
+    });
+    stream::iter(deaths).buffer_unordered(SPLITS_AT_ONCE).collect::<()>().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_split_that_dies_goes_on_cassandra() {
     let Some(config) = cassandra_config() else { return };
-    let store = format!("cassandra://{}/{}?dc=dc1&rf=1", config.nodes.join(","), config.keyspace);
-    splits_survive_crashes(&store, &CASSANDRA_STEP_FAULTS).await;
+    let text = &format!("cassandra://{}/{}?dc=dc1&rf=1", config.nodes.join(","), config.keyspace);
+    drop(open(text).await);
+    let places = split_places(&CASSANDRA_STEP_FAULTS);
+    let count = places.len() as u64;
+    let deaths =
+        places.into_iter().map(|(model, fault)| a_split_dies_and_goes_on(text, model, fault));
+    stream::iter(deaths).buffer_unordered(SPLITS_AT_ONCE).collect::<()>().await;
+    assert_one_row_each(text, count).await;
 }
