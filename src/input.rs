@@ -3,6 +3,9 @@
 
 use crate::error::{ErrorCode, UserError};
 
+/// Most characters of an idempotency key.
+pub const MAX_KEY_CHARS: usize = 255;
+
 /// What is wrong with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextFault {

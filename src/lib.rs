@@ -34,6 +34,7 @@ pub mod config;
 pub mod demo;
 pub mod error;
 mod fault;
+pub mod geo_zone;
 pub mod graphql;
 pub mod input;
 pub mod inventory;

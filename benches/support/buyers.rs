@@ -9,9 +9,10 @@ use tokio::task::JoinSet;
 use vitrina::cache::{CacheSettings, Entry, Tiers, VersionedCache};
 use vitrina::clock::{Clock, SystemClock};
 use vitrina::config::{CacheConfig, StoreConfig};
+use vitrina::geo_zone::GeoZone;
 use vitrina::inventory::InventoryService;
 use vitrina::inventory::model::{
-    GeoZone, Line, RawChange, RawEntry, Reservation, StockKey, StockLevel, StockRow, Token,
+    Line, RawChange, RawEntry, Reservation, StockKey, StockLevel, StockRow, Token,
 };
 use vitrina::inventory::service::{Reserved, StockCaches};
 use vitrina::product_id::ProductId;

@@ -12,7 +12,8 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use crate::catalog::model::MAX_BATCH;
 use crate::catalog::model::buckets::Layout;
 use crate::clock::Clock;
-use crate::inventory::model::{GeoZone, StockKey};
+use crate::geo_zone::GeoZone;
+use crate::inventory::model::StockKey;
 use crate::product_id::ProductId;
 use crate::storage::{Store, StoreError};
 

@@ -10,9 +10,10 @@ use scylla::DeserializeRow;
 use scylla::value::CqlTimestamp;
 use uuid::Uuid;
 
-use super::model::{GeoZone, MAX_IN_LINE, MAX_ZONES, Mark, StockKey, StockLevel, StockRow, Token};
+use super::model::{MAX_IN_LINE, MAX_ZONES, Mark, StockKey, StockLevel, StockRow, Token};
 use super::store::InventoryStore;
 use crate::clock::Timestamp;
+use crate::geo_zone::GeoZone;
 use crate::product_id::ProductId;
 use crate::storage::cassandra::{Access, CassandraStore, Statement, Statements};
 use crate::storage::{OpenError, StoreError};

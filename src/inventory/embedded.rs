@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::model::{GeoZone, MAX_ZONES, Mark, StockKey, StockLevel, StockRow, Token};
+use super::model::{MAX_ZONES, Mark, StockKey, StockLevel, StockRow, Token};
 use super::store::InventoryStore;
 use crate::clock::Timestamp;
+use crate::geo_zone::GeoZone;
 use crate::product_id::ProductId;
 use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
 use crate::storage::{OpenError, StoreError};

@@ -9,10 +9,11 @@ use async_graphql::{
 use async_trait::async_trait;
 use futures_util::stream::{Stream, StreamExt};
 
-use super::model::{GeoZone, MAX_BATCH, RawChange, RawEntry, StockKey, StockLevel};
+use super::model::{MAX_BATCH, RawChange, RawEntry, StockKey, StockLevel};
 use super::service::InventoryService;
 use crate::catalog::graphql::ProductNode;
 use crate::error::{Error, UserError};
+use crate::geo_zone::GeoZone;
 use crate::graphql::{ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject};
 use crate::product_id::ProductId;
 

@@ -24,13 +24,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, UserError};
-use crate::input::{Faults, TextFault, check_text};
+use crate::geo_zone::{GeoZone, MAX_ZONE_CHARS};
+use crate::input::{Faults, MAX_KEY_CHARS};
 use crate::product_id::{MAX_ID_CHARS, ProductId};
 
 /// Most units of a product in a zone.
 pub const MAX_QUANTITY: i64 = 1_000_000_000;
-/// Most characters of a zone's name; it is part of keys.
-pub const MAX_ZONE_CHARS: usize = 64;
 /// Most zones a product is sold in: all of them are one answer, not a paged one.
 pub const MAX_ZONES: usize = 100;
 /// Most entries one call of staff may bring.
@@ -39,8 +38,6 @@ pub const MAX_BATCH: usize = 100;
 pub const MAX_LINES: usize = 100;
 /// Most processes that are seen to stand in line for a row.
 pub const MAX_IN_LINE: usize = 100;
-/// Most characters of an idempotency key.
-pub const MAX_KEY_CHARS: usize = 255;
 /// Most characters of the reason of an adjustment.
 pub const MAX_REASON_CHARS: usize = 300;
 /// Most marks of a row that have to be settled. Reservations wait when it is full: a row is written
@@ -56,32 +53,6 @@ const SET_LIFE: Duration = Duration::from_secs(3_600);
 /// Most marks of a row of each kind that goes by its age; beyond it the oldest go sooner.
 const MAX_AGEING: usize = 1_000;
 
-/// A zone that has its own stock, such as «Москва».
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct GeoZone(Arc<str>);
-
-impl GeoZone {
-    /// Takes a name that came from outside; says what is wrong with it otherwise.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
-        match check_text(text, MAX_ZONE_CHARS) {
-            None => Ok(Self(text.into())),
-            Some(TextFault::Blank) => Err("a geo zone must not be empty"),
-            Some(TextFault::TooLong) => Err("a geo zone has at most 64 characters"),
-            Some(TextFault::Control) => Err("a geo zone has no control characters"),
-        }
-    }
-
-    /// Takes a name known to be valid.
-    pub fn new_unchecked(text: impl Into<Arc<str>>) -> Self {
-        Self(text.into())
-    }
-
-    /// The name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 /// Names a row of stock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StockKey {
@@ -93,7 +64,7 @@ pub struct StockKey {
 
 impl fmt::Display for StockKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} in {}", self.product, self.zone.0)
+        write!(f, "{} in {}", self.product, self.zone.as_str())
     }
 }
 

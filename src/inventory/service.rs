@@ -20,13 +20,14 @@ use self::caches::zones_entry;
 use self::combiner::Combiner;
 use self::feed::Feed;
 use super::model::{
-    Ask, GeoZone, Line, MAX_BATCH, MAX_ZONES, RawChange, RawEntry, Reservation, Shortage, StockKey,
+    Ask, Line, MAX_BATCH, MAX_ZONES, RawChange, RawEntry, Reservation, Shortage, StockKey,
     StockLevel, Token, Told, check_entries,
 };
 use super::store::InventoryStore;
 use crate::cache::Entry;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorCode, UserError};
+use crate::geo_zone::GeoZone;
 use crate::product_id::ProductId;
 use crate::telemetry::Metrics;
 

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::model::{GeoZone, StockKey, StockLevel, StockRow};
+use super::model::{StockKey, StockLevel, StockRow};
 use crate::clock::Timestamp;
+use crate::geo_zone::GeoZone;
 use crate::product_id::ProductId;
 use crate::storage::StoreError;
 

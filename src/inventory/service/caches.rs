@@ -5,10 +5,11 @@ use std::mem::size_of;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::model::{GeoZone, StockKey, StockLevel};
+use super::super::model::{StockKey, StockLevel};
 use tokio::time::Instant;
 
 use crate::cache::{CacheKey, CacheSettings, Entry, ReadableKey, Tiers, VersionedCache};
+use crate::geo_zone::GeoZone;
 use crate::product_id::ProductId;
 use crate::telemetry::Metrics;
 

@@ -11,8 +11,9 @@ use vitrina::catalog::model::buckets::{Bucket, Layout};
 use vitrina::catalog::model::{CategoryInfo, Product, ProductDraft, ProductId};
 use vitrina::catalog::store::{Care, Counted, Deleted, ScanStep, Upserted};
 use vitrina::clock::Timestamp;
+use vitrina::geo_zone::GeoZone;
 use vitrina::inventory::InventoryStore;
-use vitrina::inventory::model::{GeoZone, StockKey, StockLevel, StockRow};
+use vitrina::inventory::model::{StockKey, StockLevel, StockRow};
 use vitrina::storage::{Store, StoreError};
 
 use super::{DELETE, UPSERT, product, staff};

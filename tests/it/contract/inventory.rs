@@ -12,9 +12,10 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 use vitrina::cache::Tiers;
 use vitrina::clock::{Clock, SystemClock, Timestamp};
+use vitrina::geo_zone::GeoZone;
 use vitrina::inventory::model::{
-    GeoZone, Line, MAX_OPEN, Mark, RawChange, RawEntry, Reservation, Shortage, StockKey,
-    StockLevel, StockRow, Token,
+    Line, MAX_OPEN, Mark, RawChange, RawEntry, Reservation, Shortage, StockKey, StockLevel,
+    StockRow, Token,
 };
 use vitrina::inventory::service::{Reserved, Standing, StockCaches};
 use vitrina::inventory::{InventoryService, InventoryStore};
