@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::cache::Tiers;
+use crate::cart::CartService;
 use crate::catalog::CatalogService;
 use crate::catalog::service::CatalogCaches;
 use crate::clock::Clock;
@@ -16,6 +17,7 @@ use crate::inventory::InventoryService;
 use crate::inventory::service::StockCaches;
 use crate::page::CursorKey;
 use crate::server::{Documents, Identity, Sockets};
+use crate::sessions::SessionService;
 use crate::storage::{Store, StoreError};
 use crate::telemetry::Metrics;
 
@@ -27,6 +29,12 @@ pub struct Shop {
     pub catalog: Arc<CatalogService>,
     /// How much there is of each product.
     pub inventory: Arc<InventoryService>,
+    /// Who visits.
+    pub sessions: SessionService,
+    /// What they want to buy.
+    pub carts: Arc<CartService>,
+    /// Signs the cursors of lists.
+    pub cursors: CursorKey,
 }
 
 impl Shop {
@@ -46,8 +54,12 @@ impl Shop {
         let catalog = CatalogService::new(store.clone(), clock.clone(), cursors, caches);
         let caches = StockCaches::new(tiers, &name, is_shared, metrics);
         let low_stock = rules.low_stock.into();
-        let inventory = InventoryService::new(store.clone(), clock, caches, low_stock, metrics);
-        Ok(Self { catalog: Arc::new(catalog), inventory, store })
+        let inventory =
+            InventoryService::new(store.clone(), clock.clone(), caches, low_stock, metrics);
+        let sessions = SessionService::new(store.clone(), clock.clone(), &root, tiers, metrics);
+        let carts = CartService::new(store.clone(), clock, tiers, &name, is_shared);
+        let cursors = CursorKey::derive(&root);
+        Ok(Self { catalog: Arc::new(catalog), inventory, sessions, carts, cursors, store })
     }
 }
 

@@ -27,6 +27,12 @@ pub enum ErrorCode {
     BelowReserved,
     /// The idempotency key was used for something else.
     KeyReused,
+    /// The cart would have more lines than a cart has.
+    CartFull,
+    /// There would be more units of one product than a cart takes.
+    QuantityLimit,
+    /// The price is in another currency than those of the cart.
+    CurrencyMismatch,
 }
 
 /// Something in the input of a mutation that the caller can mend. What it speaks of was not changed.

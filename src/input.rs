@@ -30,6 +30,24 @@ pub fn check_text(text: &str, max_chars: usize) -> Option<TextFault> {
     }
 }
 
+/// What a client is told of a text that is to be a name or a key; `None` if nothing is wrong.
+pub fn text_fault(text: &str, max_chars: usize) -> Option<(ErrorCode, String)> {
+    Some(match check_text(text, max_chars)? {
+        TextFault::Blank => (ErrorCode::Blank, "This must not be empty.".to_owned()),
+        TextFault::TooLong => (ErrorCode::TooLong, format!("At most {max_chars} characters.")),
+        TextFault::Control => {
+            (ErrorCode::Invalid, "Control characters are not allowed here.".to_owned())
+        }
+    })
+}
+
+/// The same for an argument, or a part of one, that stands alone.
+pub fn argument_fault(path: &[&str], text: &str, max_chars: usize) -> Option<UserError> {
+    let (code, message) = text_fault(text, max_chars)?;
+    let field = Some(path.iter().map(|&step| step.to_owned()).collect());
+    Some(UserError { code, field, message })
+}
+
 /// Collects what is wrong with a batch, each fault with its path in the arguments.
 pub struct Faults {
     argument: &'static str,
@@ -61,13 +79,8 @@ impl Faults {
 
     /// Checks a text that is a name or a key.
     pub fn text(&mut self, path: &[&str], text: &str, max_chars: usize) {
-        match check_text(text, max_chars) {
-            None => {}
-            Some(TextFault::Blank) => self.add(path, ErrorCode::Blank, "This must not be empty."),
-            Some(TextFault::TooLong) => self.too_long(path, max_chars),
-            Some(TextFault::Control) => {
-                self.add(path, ErrorCode::Invalid, "Control characters are not allowed here.");
-            }
+        if let Some((code, message)) = text_fault(text, max_chars) {
+            self.add(path, code, &message);
         }
     }
 }

@@ -4,9 +4,10 @@
 //!
 //! Business is cut by domain, the platform under it by layer:
 //!
-//! - [`catalog`]: products and categories; [`inventory`]: how much there is of each. Every domain has the same files: `model` (types and
-//!   rules, no I/O), `store` (its contract with a store), `embedded` and `cassandra` (the two
-//!   stores), `service` (use cases), `graphql` (thin types and resolvers).
+//! - [`catalog`]: products and categories; [`inventory`]: how much there is of each;
+//!   [`sessions`]: who visits; [`cart`]: what they want to buy. Every domain has the same files:
+//!   `model` (types and rules, no I/O), `store` (its contract with a store), `embedded` and
+//!   `cassandra` (the two stores), `service` (use cases), `graphql` (thin types and resolvers).
 //! - [`storage`]: what the stores share, the embedded engine, the Cassandra session.
 //! - [`cache`]: read caches in memory and in Redis; they know nothing of what they keep.
 //! - [`graphql`]: the schema put together from the domains, loaders, scalars, cost.
@@ -27,6 +28,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 pub mod app;
 pub mod cache;
+pub mod cart;
 pub mod catalog;
 pub mod cli;
 pub mod clock;
@@ -42,5 +44,6 @@ pub mod money;
 pub mod page;
 pub mod product_id;
 pub mod server;
+pub mod sessions;
 pub mod storage;
 pub mod telemetry;

@@ -61,7 +61,7 @@ async fn keep_listening(
                             break;
                         }
                         silent += 1;
-                        redis.beat(&channel).await;
+                        redis.publish(&channel, b"").await;
                     }
                 }
             }

@@ -26,6 +26,7 @@ mod heat;
 mod marks;
 mod memory;
 mod messages;
+mod notes;
 mod redis;
 mod shared;
 mod versioned;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::group::GroupCache;
+pub use self::notes::Notes;
 pub use self::redis::Redis;
 pub use self::versioned::{Entry, VersionedCache};
 use crate::config::CacheConfig;

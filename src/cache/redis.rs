@@ -160,11 +160,11 @@ impl Redis {
         }
     }
 
-    /// Sends an empty message to a channel, and compares the clocks.
-    pub(super) async fn beat(self: &Arc<Self>, channel: &str) {
+    /// Sends a message to a channel, and compares the clocks.
+    pub(super) async fn publish(self: &Arc<Self>, channel: &str, message: &[u8]) {
         let Some(link) = self.link() else { return };
         let mut pipe = redis::pipe();
-        pipe.cmd("TIME").cmd("PUBLISH").arg(channel).arg("");
+        pipe.cmd("TIME").cmd("PUBLISH").arg(channel).arg(message);
         let mut connection = link.connection.clone();
         let answer = pipe.query_async::<((i64, i64), i64)>(&mut connection);
         if let Some((time, _)) = self.call(&link, Needs::Answer, answer).await {

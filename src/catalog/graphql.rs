@@ -21,7 +21,7 @@ use crate::inventory::graphql::{StockNode, stock_of, stocks_of};
 use crate::money::{Currency, Money};
 use crate::page::PageArgs;
 use pages::ProductsArgs;
-pub use pages::{PageInfo, PriceRangeInput, ProductConnection, ProductEdge, ProductSort};
+pub use pages::{PriceRangeInput, ProductConnection, ProductEdge, ProductSort};
 
 /// Questions about the catalogue.
 #[derive(Default)]

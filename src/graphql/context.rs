@@ -1,25 +1,51 @@
 //! What one request carries: who asks, and its loaders.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::stream::Stream;
+use uuid::Uuid;
 
 use super::events::events;
 use super::loader::{Loader, Rounds};
 use crate::app::Shop;
+use crate::cart::graphql::CartFetch;
 use crate::catalog::graphql::{CategoryFetch, CategoryListFetch, ProductFetch};
 use crate::error::Error;
 use crate::inventory::graphql::{StockFetch, ZonesFetch};
+use crate::sessions::model::Session;
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Viewer {
     /// Nobody in particular: the catalogue only.
     Anonymous,
+    /// A guest, by the id of the session.
+    Guest(Uuid),
     /// A customer, by the `sub` of the token.
     Customer(String),
     /// A member of staff, by the `sub` of the token.
     Staff(String),
+}
+
+/// Who asks, in which session and from where.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Who asks.
+    pub viewer: Viewer,
+    /// The session whose token was sent, if it was one of a session.
+    pub session: Option<Arc<Session>>,
+    /// From where.
+    pub origin: Origin,
+}
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    /// The network address.
+    pub address: Option<IpAddr>,
+    /// What the client calls itself.
+    pub user_agent: Option<String>,
 }
 
 /// The data of one request, for its resolvers.
@@ -27,7 +53,9 @@ pub struct RequestContext {
     /// The services.
     pub shop: Arc<Shop>,
     /// Who asks.
-    pub viewer: Viewer,
+    pub caller: Caller,
+    /// Carts.
+    pub carts: Loader<CartFetch>,
     /// Product cards.
     pub products: Loader<ProductFetch>,
     /// Categories with their counts.
@@ -43,15 +71,16 @@ pub struct RequestContext {
 
 impl RequestContext {
     /// The context of a request that `rounds` drives.
-    pub fn new(shop: Arc<Shop>, viewer: Viewer, rounds: &Arc<Rounds>) -> Self {
+    pub fn new(shop: Arc<Shop>, caller: Caller, rounds: &Arc<Rounds>) -> Self {
         let catalog = || shop.catalog.clone();
         let products = Loader::new(ProductFetch(catalog()), rounds);
         let categories = Loader::new(CategoryFetch(catalog()), rounds);
         let category_lists = Loader::new(CategoryListFetch(catalog()), rounds);
         let stock = Loader::new(StockFetch(shop.inventory.clone()), rounds);
         let zones = Loader::new(ZonesFetch(shop.inventory.clone()), rounds);
+        let carts = Loader::new(CartFetch(shop.carts.clone()), rounds);
         let rounds = rounds.clone();
-        Self { shop, viewer, products, categories, category_lists, stock, zones, rounds }
+        Self { shop, caller, carts, products, categories, category_lists, stock, zones, rounds }
     }
 
     /// The events of a subscription, on their way to be resolved. Every subscription's go through
@@ -63,9 +92,11 @@ impl RequestContext {
 
     /// Lets staff through and nobody else.
     pub fn require_staff(&self) -> Result<(), Error> {
-        match self.viewer {
+        match self.caller.viewer {
             Viewer::Staff(_) => Ok(()),
-            Viewer::Customer(_) => Err(Error::Forbidden("Only staff may do this.")),
+            Viewer::Customer(_) | Viewer::Guest(_) => {
+                Err(Error::Forbidden("Only staff may do this."))
+            }
             Viewer::Anonymous => {
                 Err(Error::Unauthenticated("This needs a staff token in the Authorization header."))
             }

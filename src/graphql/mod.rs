@@ -8,6 +8,7 @@ pub mod flatten;
 pub mod index;
 mod leaf;
 mod loader;
+mod pages;
 mod scalars;
 pub mod variables;
 
@@ -21,27 +22,30 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use std::sync::Arc;
 
-pub use context::{ContextExt, RequestContext, Viewer};
+pub use context::{Caller, ContextExt, Origin, RequestContext, Viewer};
 pub use events::Turn;
 pub use index::SchemaIndex;
 pub use leaf::{Leaf, LeafObject, write_object};
 pub use loader::{Fetch, Loader, Rounds};
-pub use scalars::{DateTimeScalar, DecimalScalar, MoneyInput};
+pub use pages::{Connection, Edge, ListNode, PageEnds, PageInfo};
+pub use scalars::{DateTimeScalar, DecimalScalar, MoneyInput, MoneyNode};
 
+use crate::cart::graphql::{CartMutation, CartQuery, CartSubscription};
 use crate::catalog::graphql::{CatalogMutation, CatalogQuery};
 use crate::inventory::graphql::{InventoryMutation, InventorySubscription};
+use crate::sessions::graphql::{SessionMutation, SessionQuery};
 
 /// Everything that can be asked.
 #[derive(MergedObject, Default)]
-pub struct Query(CatalogQuery);
+pub struct Query(CatalogQuery, CartQuery, SessionQuery);
 
 /// Everything that can be changed.
 #[derive(MergedObject, Default)]
-pub struct Mutation(CatalogMutation, InventoryMutation);
+pub struct Mutation(CatalogMutation, InventoryMutation, SessionMutation, CartMutation);
 
 /// Everything that can be watched.
 #[derive(MergedSubscription, Default)]
-pub struct Subscription(InventorySubscription);
+pub struct Subscription(InventorySubscription, CartSubscription);
 
 type ShopSchema = Schema<Query, Mutation, Subscription>;
 

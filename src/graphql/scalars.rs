@@ -1,12 +1,14 @@
 //! Scalars and the types of money.
 
+use std::sync::Arc;
+
 use async_graphql::parser::types::Field;
 use async_graphql::{
     InputObject, InputValueError, InputValueResult, Scalar, ScalarType, SimpleObject, Value,
 };
 use rust_decimal::Decimal;
 
-use super::leaf::LeafObject;
+use super::leaf::{Leaf, LeafObject};
 use crate::clock::Timestamp;
 use crate::money::Money;
 
@@ -104,6 +106,9 @@ impl From<&Money> for MoneyShape {
         }
     }
 }
+
+/// An amount of money, in an answer.
+pub type MoneyNode = Leaf<Arc<Money>>;
 
 impl LeafObject for Money {
     type Shape<'a> = MoneyShape;

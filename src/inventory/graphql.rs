@@ -14,7 +14,7 @@ use super::service::InventoryService;
 use crate::catalog::graphql::ProductNode;
 use crate::error::{Error, UserError};
 use crate::geo_zone::GeoZone;
-use crate::graphql::{ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject};
+use crate::graphql::{ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject, RequestContext};
 use crate::product_id::ProductId;
 
 /// Most products of one subscription.
@@ -140,6 +140,34 @@ pub async fn stocks_of(ctx: &Context<'_>, product: &ProductId) -> Result<Vec<Sto
         level.map(|level| Stock::node(&request.shop.inventory, key, level))
     };
     Ok(keys.into_iter().zip(levels).filter_map(node).collect())
+}
+
+/// How many units of each product can be bought in a zone; without one, in the zone that has most
+/// of it.
+pub async fn most_available(
+    request: &RequestContext,
+    products: &[ProductId],
+    zone: Option<&GeoZone>,
+) -> Result<Vec<i64>, Error> {
+    let zones: Vec<Vec<GeoZone>> = match zone {
+        Some(zone) => products.iter().map(|_| vec![zone.clone()]).collect(),
+        None => {
+            let found = request.zones.load_many(products.iter().cloned()).await?;
+            found.into_iter().map(|zones| zones.unwrap_or_default().to_vec()).collect()
+        }
+    };
+    let mut keys = Vec::new();
+    for (product, zones) in products.iter().zip(&zones) {
+        keys.extend(
+            zones.iter().map(|zone| StockKey { product: product.clone(), zone: zone.clone() }),
+        );
+    }
+    let mut levels = request.stock.load_many(keys).await?.into_iter();
+    let most = zones.iter().map(|zones| {
+        let levels = levels.by_ref().take(zones.len()).flatten();
+        levels.map(|level| level.available()).max().unwrap_or(0)
+    });
+    Ok(most.collect())
 }
 
 /// Changes of the stock.

@@ -53,7 +53,7 @@ pub struct Identity {
 }
 
 /// One answer for every fault of a token: which one it was helps nobody but an attacker.
-const REFUSED: Error =
+pub(super) const REFUSED: Error =
     Error::Unauthenticated("The token in the Authorization header is not valid.");
 
 impl Identity {
@@ -69,30 +69,16 @@ impl Identity {
         Self { key, validation }
     }
 
-    /// Who sends these headers. A bad token is refused, not taken for a guest.
-    pub fn viewer(&self, headers: &HeaderMap) -> Result<Viewer, Error> {
-        self.known(headers).map(|known| known.viewer)
-    }
-
-    /// Who sends these headers, and for how long that is certain.
-    pub fn known(&self, headers: &HeaderMap) -> Result<Known, Error> {
-        let values = headers.get_all(AUTHORIZATION).iter();
-        self.of_values(values.map(|value| value.to_str().ok()))
-    }
-
-    /// The same for the values of `Authorization`, wherever they stand; `None` is one that is no
-    /// text. Of two, nobody could say which one counts.
-    pub(super) fn of_values<'a>(
-        &self,
-        mut values: impl Iterator<Item = Option<&'a str>>,
-    ) -> Result<Known, Error> {
-        let Some(value) = values.next() else {
-            return Ok(Known { viewer: Viewer::Anonymous, lasts: None });
-        };
-        let token = value.and_then(bearer).ok_or(REFUSED)?;
-        if values.next().is_some() || token.len() > MAX_TOKEN_BYTES {
-            return Err(REFUSED);
+    /// Who comes with this token; a guest, if with none.
+    pub(super) async fn of_bearer(&self, token: Option<&str>) -> Result<Known, Error> {
+        match token {
+            Some(token) => self.verify(token).await,
+            None => Ok(Known { viewer: Viewer::Anonymous, lasts: None }),
         }
+    }
+
+    /// Who a token says its bearer is.
+    pub async fn verify(&self, token: &str) -> Result<Known, Error> {
         let claims = jsonwebtoken::decode::<Claims>(token, &self.key, &self.validation)
             .map_err(|_| REFUSED)?
             .claims;
@@ -110,6 +96,24 @@ impl Identity {
         let ends = Duration::from_secs(claims.exp.saturating_add(LEEWAY_SECONDS));
         Ok(Known { viewer, lasts: Some(ends.saturating_sub(now)) })
     }
+}
+
+/// The values of `Authorization`; `None` is one that is no text.
+pub(super) fn authorization(headers: &HeaderMap) -> impl Iterator<Item = Option<&str>> {
+    headers.get_all(AUTHORIZATION).iter().map(|value| value.to_str().ok())
+}
+
+/// The token in the values of `Authorization`, wherever they stand; `None` is one that is no text.
+/// Of two, nobody could say which one counts.
+pub(super) fn bearer_of<'a>(
+    mut values: impl Iterator<Item = Option<&'a str>>,
+) -> Result<Option<&'a str>, Error> {
+    let Some(value) = values.next() else { return Ok(None) };
+    let token = value.and_then(bearer).ok_or(REFUSED)?;
+    if values.next().is_some() || token.len() > MAX_TOKEN_BYTES {
+        return Err(REFUSED);
+    }
+    Ok(Some(token))
 }
 
 fn bearer(value: &str) -> Option<&str> {

@@ -1,5 +1,6 @@
 //! HTTP and WebSocket: bytes in, bytes out. Routes, the GraphQL pipeline, identity, limits, health.
 
+mod caller;
 mod document;
 mod graphiql;
 mod health;

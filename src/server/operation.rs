@@ -16,13 +16,13 @@ use super::wire::{GraphRequest, PersistedQuery};
 use crate::app::{App, Shop};
 use crate::error::Error;
 use crate::graphql::complete::complete;
-use crate::graphql::{RequestContext, Rounds, Viewer};
+use crate::graphql::{Caller, RequestContext, Rounds, Viewer};
 use crate::telemetry::{OperationLine, OperationReads, OperationStats, Outcome};
 
 /// Who asks for an operation, of which shop, and under which name.
 pub(super) struct Asked<'a> {
     pub(super) shop: &'a Arc<Shop>,
-    pub(super) viewer: Viewer,
+    pub(super) caller: Caller,
     pub(super) id: &'a str,
 }
 
@@ -126,9 +126,9 @@ fn begin<'a>(
     asked: Asked<'a>,
     ready: Ready,
 ) -> (GraphQlRequest, Arc<Rounds>, Manner<'a>) {
-    let tells_reads = app.config.tells_reads || matches!(asked.viewer, Viewer::Staff(_));
+    let tells_reads = app.config.tells_reads || matches!(asked.caller.viewer, Viewer::Staff(_));
     let rounds = Arc::new(Rounds::default());
-    let context = RequestContext::new(asked.shop.clone(), asked.viewer, &rounds);
+    let context = RequestContext::new(asked.shop.clone(), asked.caller, &rounds);
     let Ready { operation, flat, variables } = ready;
     let mut request = GraphQlRequest::new("").variables(variables).data(context);
     // The executor takes the document apart, so it gets a copy.

@@ -14,12 +14,15 @@ use axum::response::Response;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::Instant;
 
+use super::caller::{identify, origin};
 use super::document::Refusal;
+use super::identity::{authorization, bearer_of};
 use super::operation::{Asked, execute, prepare};
 use super::wire::{self, GraphRequest, Media, RequestExtensions, is_json};
 use super::{graphiql, websocket};
 use crate::app::App;
 use crate::error::Error;
+use crate::graphql::Origin;
 
 /// A browser sends none of these by itself to another site: a GET with one of them comes from a
 /// program that meant it (and, across sites, from one that the preflight let through).
@@ -47,7 +50,8 @@ pub(super) async fn post(State(app): State<Arc<App>>, request: Request<Body>) ->
         };
         match GraphRequest::from_json(&body) {
             Ok(request) => {
-                answer(&app, &parts.headers, media, (&id, deadline), request, true).await
+                let from = (&parts.headers, origin(&parts.headers, &parts.extensions));
+                answer(&app, from, media, (&id, deadline), request, true).await
             }
             Err(error) => wire::failed(media, &error),
         }
@@ -84,7 +88,10 @@ pub(super) async fn get(State(app): State<Arc<App>>, request: Request<Body>) -> 
             return wire::with_status(StatusCode::BAD_REQUEST, media, &error);
         }
         match request_from_query(query) {
-            Ok(request) => answer(&app, &headers, media, (&id, deadline), request, false).await,
+            Ok(request) => {
+                let from = (&headers, origin(&headers, &parts.extensions));
+                answer(&app, from, media, (&id, deadline), request, false).await
+            }
             Err(error) => wire::failed(media, &error),
         }
     };
@@ -94,15 +101,19 @@ pub(super) async fn get(State(app): State<Arc<App>>, request: Request<Body>) -> 
 /// Executes a request and answers it. `may_change` is whether mutations are let through.
 async fn answer(
     app: &App,
-    headers: &HeaderMap,
+    (headers, origin): (&HeaderMap, Origin),
     media: Media,
     (id, deadline): (&str, Instant),
     request: GraphRequest,
     may_change: bool,
 ) -> Response {
     let Some(shop) = app.shop() else { return wire::failed(media, &Error::Unavailable) };
-    let viewer = match app.identity.viewer(headers) {
-        Ok(viewer) => viewer,
+    let caller = async {
+        let token = bearer_of(authorization(headers))?;
+        identify(app, shop, token, origin).await
+    };
+    let caller = match caller.await {
+        Ok((caller, _)) => caller,
         Err(error) => return wire::failed(media, &error),
     };
     let ready = match prepare(app, request).await {
@@ -123,7 +134,7 @@ async fn answer(
             return wire::refused(media, &Refusal::One(Error::BadUserInput(message)));
         }
     }
-    let asked = Asked { shop, viewer, id };
+    let asked = Asked { shop, caller, id };
     match execute(app, asked, ready, deadline).await {
         Ok(response) => wire::executed(media, &response),
         Err(error) => wire::failed(media, &error),

@@ -18,7 +18,7 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::header::UPGRADE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{Extensions, HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{SplitSink, StreamExt};
 use futures_util::{FutureExt, SinkExt};
@@ -83,17 +83,17 @@ pub(super) async fn open(app: &Arc<App>, mut parts: Parts, id: String) -> Respon
         .max_message_size(limit)
         .max_frame_size(limit)
         .on_upgrade(move |socket| async move {
-            serve(&app, socket, parts.headers, id).await;
+            serve(&app, socket, (parts.headers, &parts.extensions), id).await;
             drop(seat);
         })
 }
 
 /// Serves a connection to its end.
-async fn serve(app: &Arc<App>, socket: WebSocket, headers: HeaderMap, id: String) {
+async fn serve(app: &Arc<App>, socket: WebSocket, opened_by: (HeaderMap, &Extensions), id: String) {
     let (sink, mut incoming) = socket.split();
     let (out, queue) = mpsc::channel(QUEUE);
     let mut writer = pin!(write(sink, queue, app.config.limits.sockets.send_within).fuse());
-    let mut session = Session::new(app.clone(), out.clone(), headers, id);
+    let mut session = Session::new(app.clone(), out.clone(), opened_by, id);
     let end = tokio::select! {
         end = session.run(&mut incoming) => end,
         () = app.sockets.closing() => End::Closed(Close::GoingAway),

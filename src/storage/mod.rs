@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::cart::CartStore;
 use crate::catalog::CatalogStore;
 use crate::clock::Clock;
 use crate::config::StoreConfig;
 use crate::inventory::InventoryStore;
+use crate::sessions::SessionStore;
 use crate::telemetry::Metrics;
 
 /// Everything the shop keeps, behind one handle. A store implements the trait of every domain.
 #[async_trait]
-pub trait Store: CatalogStore + InventoryStore {
+pub trait Store: CatalogStore + InventoryStore + SessionStore + CartStore {
     /// Whether the store can answer right now; the error says what is missing.
     async fn ready(&self) -> Result<(), StoreError>;
 

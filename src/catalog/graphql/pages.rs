@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::{Context, Enum, InputObject, Lookahead, Object, Result, SimpleObject};
+use async_trait::async_trait;
 
 use super::super::model::browse::{PageQuery, Position, PriceRange, Sort};
 use super::super::model::{Product, ProductId};
@@ -10,7 +11,7 @@ use super::super::service::{CatalogService, End, Listed, Page};
 use super::ProductNode;
 use crate::clock::Timestamp;
 use crate::error::Error;
-use crate::graphql::{ContextExt, DecimalScalar, Leaf};
+use crate::graphql::{ContextExt, DecimalScalar, Leaf, PageEnds, PageInfo};
 use crate::page::PageArgs;
 
 /// The order of a category's products. Products of one price are in the order of their ids.
@@ -180,7 +181,7 @@ impl ProductConnection {
     }
 
     /// Whether the list has a product beyond one end of this page.
-    async fn is_beyond(&self, end: End) -> Result<bool> {
+    async fn is_beyond(&self, end: End) -> Result<bool, Error> {
         let (query, entries) = (&self.query, &self.page.entries);
         let (edge, cut) = match end {
             End::After => (entries.last(), &query.before),
@@ -197,7 +198,7 @@ impl ProductConnection {
         }
         let catalog = &self.catalog;
         match (edge, cut) {
-            (Some(edge), _) => Ok(catalog.is_beyond(query, &edge.position(), end).await?),
+            (Some(edge), _) => catalog.is_beyond(query, &edge.position(), end).await,
             // An empty page lies between its cursors; what stands at one of them is beyond it.
             (None, Some(cut)) => {
                 Ok(catalog.is_listed(query, cut).await?
@@ -227,7 +228,7 @@ impl ProductConnection {
 
     /// Where this page lies in the list.
     async fn page_info(&self) -> PageInfo<'_> {
-        PageInfo(self)
+        PageInfo::Asked(self)
     }
 }
 
@@ -240,29 +241,21 @@ pub struct ProductEdge {
     node: ProductNode,
 }
 
-/// Where a page lies in its list.
-pub struct PageInfo<'a>(&'a ProductConnection);
-
-/// Where a page lies in its list.
-#[Object]
-impl PageInfo<'_> {
-    /// Whether there is more after this page.
-    async fn has_next_page(&self) -> Result<bool> {
-        self.0.is_beyond(End::After).await
+#[async_trait]
+impl PageEnds for ProductConnection {
+    async fn has_next(&self) -> Result<bool, Error> {
+        self.is_beyond(End::After).await
     }
 
-    /// Whether there is more before this page.
-    async fn has_previous_page(&self) -> Result<bool> {
-        self.0.is_beyond(End::Before).await
+    async fn has_previous(&self) -> Result<bool, Error> {
+        self.is_beyond(End::Before).await
     }
 
-    /// The cursor of the first entry; null if there is none.
-    async fn start_cursor(&self) -> Option<String> {
-        self.0.cursor(self.0.page.entries.first())
+    fn start_cursor(&self) -> Option<String> {
+        self.cursor(self.page.entries.first())
     }
 
-    /// The cursor of the last entry; null if there is none.
-    async fn end_cursor(&self) -> Option<String> {
-        self.0.cursor(self.0.page.entries.last())
+    fn end_cursor(&self) -> Option<String> {
+        self.cursor(self.page.entries.last())
     }
 }

@@ -57,6 +57,8 @@ impl ToClient<'_> {
 pub(super) enum Close {
     /// The server stops.
     GoingAway,
+    /// Who the client is cannot be told right now.
+    TryLater,
     /// A message that is none of the protocol's, or longer than one may be.
     Invalid(&'static str),
     /// An operation before the client was let in.
@@ -76,6 +78,7 @@ impl Close {
     pub(super) fn frame(&self) -> CloseFrame {
         let (code, reason) = match self {
             Self::GoingAway => (1001, "Going away".to_owned()),
+            Self::TryLater => (1013, "Try again later".to_owned()),
             Self::Invalid(fault) => (4400, (*fault).to_owned()),
             Self::Unauthorized => (4401, "Unauthorized".to_owned()),
             Self::Forbidden(reason) => (4403, (*reason).to_owned()),

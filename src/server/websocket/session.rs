@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_graphql::parser::types::OperationType;
 use axum::extract::ws::{Message, WebSocket};
-use axum::http::HeaderMap;
+use axum::http::{Extensions, HeaderMap};
 use bytes::Bytes;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, pending};
 use futures_util::stream::{FuturesUnordered, SplitStream, StreamExt};
@@ -13,13 +13,14 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::identity::Known;
+use super::super::caller::{identify, origin};
+use super::super::identity::{authorization, bearer_of};
 use super::super::operation::{Asked, Event, Watching, execute, prepare};
 use super::super::wire::GraphRequest;
 use super::messages::{Close, FromClient, MAX_ID_BYTES, ToClient};
 use crate::app::App;
 use crate::error::Error;
-use crate::graphql::Viewer;
+use crate::graphql::{Caller, Origin};
 
 /// How a connection ends.
 #[derive(Debug)]
@@ -40,8 +41,8 @@ impl From<Close> for End {
     }
 }
 
-/// An operation that runs, by its number.
-type Finished = (String, u64);
+/// An operation that has run, by its number, and how that ended.
+type Finished = (String, u64, Result<(), Cut>);
 
 /// A connection: who is at the other end, and what runs for it. All of it is one task, so that a
 /// connection takes no more of the machine than a request does, and nothing outlives it.
@@ -50,10 +51,12 @@ pub(super) struct Session {
     out: mpsc::Sender<Message>,
     /// Those of the request that opened the connection.
     headers: HeaderMap,
+    /// Where the connection comes from.
+    origin: Origin,
     /// Names the connection in the log.
     id: String,
     /// Who is at the other end, once that was said.
-    viewer: Option<Viewer>,
+    caller: Option<Caller>,
     /// When it ends: first for want of a `connection_init`, then with the token.
     until: Option<Instant>,
     /// The operations that run, by the client's ids.
@@ -68,16 +71,18 @@ impl Session {
     pub(super) fn new(
         app: Arc<App>,
         out: mpsc::Sender<Message>,
-        headers: HeaderMap,
+        (headers, extensions): (HeaderMap, &Extensions),
         id: String,
     ) -> Self {
+        let origin = origin(&headers, extensions);
         let until = Some(Instant::now() + app.config.limits.sockets.init_within);
         Self {
             app,
             out,
             headers,
+            origin,
             id,
-            viewer: None,
+            caller: None,
             until,
             running: HashMap::new(),
             work: FuturesUnordered::new(),
@@ -100,17 +105,19 @@ impl Session {
             };
             tokio::select! {
                 () = over => {
-                    return match self.viewer {
+                    return match self.caller {
                         Some(_) => Close::Forbidden("token expired").into(),
                         None => Close::InitTimeout.into(),
                     };
                 }
                 Some(finished) = self.work.next() => {
                     // One that was stopped is known no more; its id may be another's by now.
-                    if let Ok((id, number)) = finished
-                        && self.running.get(&id).is_some_and(|(own, _)| *own == number)
-                    {
+                    let Ok((id, number, done)) = finished else { continue };
+                    if self.running.get(&id).is_some_and(|(own, _)| *own == number) {
                         self.running.remove(&id);
+                    }
+                    if let Err(Cut::SessionEnded) = done {
+                        return SESSION_ENDED.into();
                     }
                 }
                 message = incoming.next() => {
@@ -150,23 +157,23 @@ impl Session {
             serde_json::from_str(text).map_err(|_| Close::Invalid("Invalid message received"))?;
         match message {
             FromClient::ConnectionInit { payload } => {
-                if self.viewer.is_some() {
+                if self.caller.is_some() {
                     return Err(Close::TooManyInits);
                 }
-                self.let_in(&payload.unwrap_or_default())?;
+                self.let_in(&payload.unwrap_or_default()).await?;
                 self.tell(&ToClient::ConnectionAck).await;
             }
             FromClient::Ping => self.tell(&ToClient::Pong).await,
             FromClient::Pong => {}
             FromClient::Subscribe { id, payload } => {
-                let Some(viewer) = self.viewer.clone() else { return Err(Close::Unauthorized) };
+                let Some(caller) = self.caller.clone() else { return Err(Close::Unauthorized) };
                 if id.is_empty() || id.len() > MAX_ID_BYTES {
                     return Err(Close::Invalid("An id has 1 to 255 bytes"));
                 }
                 if self.running.contains_key(&id) {
                     return Err(Close::Duplicate(id));
                 }
-                self.begin(id, viewer, payload).await;
+                self.begin(id, caller, payload).await;
             }
             FromClient::Complete { id } => {
                 if let Some((_, operation)) = self.running.remove(&id) {
@@ -179,25 +186,31 @@ impl Session {
 
     /// Finds out who is at the other end: by the token in the message, which is all that a page in
     /// a browser can send, or else by that of the request.
-    fn let_in(&mut self, payload: &Map<String, Value>) -> Result<(), Close> {
+    async fn let_in(&mut self, payload: &Map<String, Value>) -> Result<(), Close> {
         let values = || {
             let named = |(name, _): &(&String, _)| name.eq_ignore_ascii_case("authorization");
             payload.iter().filter(named).map(|(_, value)| value.as_str())
         };
-        let identity = &self.app.identity;
-        let known = match values().next() {
-            Some(_) => identity.of_values(values()),
-            None => identity.known(&self.headers),
+        let token = match values().next() {
+            Some(_) => bearer_of(values()),
+            None => bearer_of(authorization(&self.headers)),
         };
-        let Known { viewer, lasts } = known.map_err(|_| Close::Forbidden("Forbidden"))?;
-        self.viewer = Some(viewer);
+        let refused = |error| match error {
+            Error::Unauthenticated(_) => Close::Forbidden("Forbidden"),
+            _ => Close::TryLater,
+        };
+        let app = self.app.clone();
+        let shop = app.shop().ok_or(Close::TryLater)?;
+        let known = identify(&app, shop, token.map_err(refused)?, self.origin.clone()).await;
+        let (caller, lasts) = known.map_err(refused)?;
+        self.caller = Some(caller);
         // One that ends in a thousand years cannot be added, and never ends.
         self.until = lasts.and_then(|lasts| Instant::now().checked_add(lasts));
         self.headers = HeaderMap::new();
         Ok(())
     }
 
-    async fn begin(&mut self, id: String, viewer: Viewer, request: GraphRequest) {
+    async fn begin(&mut self, id: String, caller: Caller, request: GraphRequest) {
         let most = self.app.config.limits.sockets.subscriptions;
         if self.running.len() >= most {
             let message = format!("At most {most} operations run at once on a connection.");
@@ -210,9 +223,8 @@ impl Session {
         let name = format!("{}.{number}", self.id);
         let (app, out, own_id) = (self.app.clone(), self.out.clone(), id.clone());
         let work: BoxFuture<'static, Finished> = Box::pin(async move {
-            // Fails only when the connection has ended, and everything with it.
-            let _ = operate(&app, viewer, &name, &own_id, request, &out).await;
-            (own_id, number)
+            let done = operate(&app, caller, &name, &own_id, request, &out).await;
+            (own_id, number, done)
         });
         let (handle, registration) = AbortHandle::new_pair();
         self.work.push(Abortable::new(work, registration));
@@ -225,34 +237,62 @@ impl Session {
     }
 }
 
-/// There is nobody to tell any more.
-struct NobodyThere;
+/// How a connection ends whose session has.
+const SESSION_ENDED: Close = Close::Forbidden("session ended");
+
+/// Why an operation does not come to its end.
+#[derive(Debug)]
+enum Cut {
+    /// There is nobody to tell any more.
+    NobodyThere,
+    /// The client's session has ended.
+    SessionEnded,
+}
 
 /// Runs an operation to its end, and tells the client what comes of it.
 async fn operate(
     app: &App,
-    viewer: Viewer,
+    mut caller: Caller,
     name: &str,
     id: &str,
     request: GraphRequest,
     out: &mpsc::Sender<Message>,
-) -> Result<(), NobodyThere> {
-    let tell =
-        async |message: ToClient<'_>| out.send(message.message()).await.map_err(|_| NobodyThere);
+) -> Result<(), Cut> {
+    let tell = async |message: ToClient<'_>| {
+        out.send(message.message()).await.map_err(|_| Cut::NobodyThere)
+    };
     let deadline = Instant::now() + app.config.limits.deadline;
     let Some(shop) = app.shop() else {
         return tell(ToClient::Error { id, payload: &[(&Error::Unavailable).into()] }).await;
     };
+    let session = caller.session.as_ref().map(|session| session.id);
+    if let Some(session) = session {
+        // To ask for something is activity; whoever has ended the session ends this too.
+        match shop.sessions.admit_id(session).await {
+            Ok(Some(session)) => caller.session = Some(session),
+            Ok(None) => return Err(Cut::SessionEnded),
+            Err(error) => return tell(ToClient::Error { id, payload: &[(&error).into()] }).await,
+        }
+    }
     let ready = match prepare(app, request).await {
         Ok(ready) => ready,
         Err(refusal) => {
             return tell(ToClient::Error { id, payload: &Vec::from(refusal) }).await;
         }
     };
-    let asked = Asked { shop, viewer, id: name };
+    let asked = Asked { shop, caller, id: name };
     if ready.kind() == OperationType::Subscription {
         let mut watching = Watching::new(app, asked, ready);
         while let Some(event) = watching.next().await {
+            if let Some(session) = session {
+                match shop.sessions.goes_on(session).await {
+                    Ok(true) => {}
+                    Ok(false) => return Err(Cut::SessionEnded),
+                    Err(error) => {
+                        return tell(ToClient::Error { id, payload: &[(&error).into()] }).await;
+                    }
+                }
+            }
             match event {
                 Event::Answer(answer) => tell(ToClient::Next { id, payload: &answer }).await?,
                 Event::Failed(errors) => {

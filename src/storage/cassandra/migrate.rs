@@ -20,6 +20,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (1, "catalogue", include_str!("migrations/0001_catalogue.cql")),
     (2, "browsing", include_str!("migrations/0002_browsing.cql")),
     (3, "inventory", include_str!("migrations/0003_inventory.cql")),
+    (4, "sessions and carts", include_str!("migrations/0004_sessions_and_carts.cql")),
 ];
 
 /// The tables that migrations themselves need.

@@ -13,18 +13,22 @@ use scylla::client::session::Session;
 
 pub use migrate::migrate;
 pub use session::{await_agreement, connect, patiently};
-pub use statement::{Access, Statement, Statements};
+pub use statement::{Access, Pair, Statement, Statements, seconds};
 
 use super::{OpenError, Store, StoreError};
+use crate::cart::cassandra::CartStatements;
 use crate::catalog::cassandra::CatalogStatements;
 use crate::config::CassandraConfig;
 use crate::inventory::cassandra::InventoryStatements;
+use crate::sessions::cassandra::SessionStatements;
 use crate::telemetry::Metrics;
 
 /// All domains on one Cassandra cluster.
 pub struct CassandraStore {
     pub(crate) catalog: Arc<CatalogStatements>,
     pub(crate) inventory: InventoryStatements,
+    pub(crate) sessions: SessionStatements,
+    pub(crate) carts: CartStatements,
     shared: shared::SharedStatements,
     ping: Statement,
 }
@@ -48,6 +52,8 @@ impl CassandraStore {
         Ok(Self {
             catalog: Arc::new(Box::pin(CatalogStatements::prepare(&statements)).await?),
             inventory: Box::pin(InventoryStatements::prepare(&statements)).await?,
+            sessions: Box::pin(SessionStatements::prepare(&statements)).await?,
+            carts: Box::pin(CartStatements::prepare(&statements)).await?,
             shared: shared::SharedStatements::prepare(&statements).await?,
             // A read at quorum of a table that is always there: it answers when the shop can.
             ping: statements

@@ -13,6 +13,7 @@ use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy};
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::response::query_result::QueryResult;
 use scylla::serialize::row::SerializeRow;
+use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 use scylla::value::{CqlValue, Row};
@@ -146,6 +147,47 @@ impl Statements {
     }
 }
 
+impl Statements {
+    /// Two writes to rows of one partition that happen together or not at all.
+    pub fn pair(
+        &self,
+        first: &Statement,
+        second: &Statement,
+        access: Access,
+        timeout: Duration,
+    ) -> Pair {
+        let statements = [first, second].map(|statement| statement.prepared.clone().into());
+        let mut batch = Batch::new_with_statements(BatchType::Unlogged, statements.into());
+        batch.set_execution_profile_handle(Some(access.profile(&self.routing)));
+        batch.set_is_idempotent(access.may_be_repeated());
+        batch.set_request_timeout(Some(timeout));
+        let (session, metrics) = (self.session.clone(), self.metrics.clone());
+        Pair { session, metrics, batch, table: first.table }
+    }
+}
+
+/// Two writes that go together, ready to run.
+pub struct Pair {
+    session: Arc<Session>,
+    metrics: Arc<Metrics>,
+    batch: Batch,
+    table: &'static str,
+}
+
+impl Pair {
+    /// Runs both.
+    pub async fn run(
+        &self,
+        first: impl SerializeRow,
+        second: impl SerializeRow,
+    ) -> Result<(), StoreError> {
+        let started = Instant::now();
+        let result = self.session.batch(&self.batch, (first, second)).await;
+        self.metrics.store_call(self.table, CallKind::Write, started, result.is_ok());
+        result.map(drop).map_err(|error| store_error(self.table, &error))
+    }
+}
+
 /// A prepared statement, ready to run.
 pub struct Statement {
     session: Arc<Session>,
@@ -196,6 +238,11 @@ impl Statement {
     pub fn unexpected(&self, error: &impl std::fmt::Display) -> StoreError {
         StoreError::Fault { call: self.table, cause: error.to_string() }
     }
+}
+
+/// A life as `USING TTL` takes it.
+pub fn seconds(life: Duration) -> i32 {
+    i32::try_from(life.as_secs()).unwrap_or(i32::MAX)
 }
 
 /// Puts the keyspace's name where a statement says `ks.`: Cassandra advises against `USE`.

@@ -17,10 +17,12 @@ pub use keys::{Key, KeyParts};
 pub use writer::Txn;
 
 use super::{OpenError, Store, StoreError};
+use crate::cart::embedded::CartTables;
 use crate::catalog::CatalogStore;
 use crate::catalog::embedded::CatalogTables;
 use crate::clock::{Clock, Timestamp};
 use crate::inventory::embedded::InventoryTables;
+use crate::sessions::embedded::SessionTables;
 use crate::telemetry::Metrics;
 
 /// Writes see the layout as it is; a page may be of one that was cached for a moment, and takes
@@ -32,6 +34,8 @@ pub struct EmbeddedStore {
     pub(crate) engine: Engine,
     pub(crate) catalog: CatalogTables,
     pub(crate) inventory: InventoryTables,
+    pub(crate) sessions: SessionTables,
+    pub(crate) carts: CartTables,
     shared: shared::SharedTables,
 }
 
@@ -45,8 +49,10 @@ impl EmbeddedStore {
         let engine = Engine::open(dir, clock, metrics)?;
         let catalog = CatalogTables::open(&engine)?;
         let inventory = InventoryTables::open(&engine)?;
+        let sessions = SessionTables::open(&engine)?;
+        let carts = CartTables::open(&engine)?;
         let shared = shared::SharedTables::open(&engine)?;
-        Ok(Self { engine, catalog, inventory, shared })
+        Ok(Self { engine, catalog, inventory, sessions, carts, shared })
     }
 }
 

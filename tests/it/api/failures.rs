@@ -5,6 +5,10 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
+use uuid::Uuid;
+use vitrina::cart::CartStore;
+use vitrina::cart::model::{CartLog, CartOwner, Checkpoint, HandOver, KeyNote, Operation};
+use vitrina::cart::store::LogPlace;
 use vitrina::catalog::CatalogStore;
 use vitrina::catalog::model::browse::{CardRow, CategoryMap, Slice};
 use vitrina::catalog::model::buckets::{Bucket, Layout};
@@ -14,6 +18,8 @@ use vitrina::clock::Timestamp;
 use vitrina::geo_zone::GeoZone;
 use vitrina::inventory::InventoryStore;
 use vitrina::inventory::model::{StockKey, StockLevel, StockRow};
+use vitrina::sessions::SessionStore;
+use vitrina::sessions::model::Session;
 use vitrina::storage::{Store, StoreError};
 
 use super::{DELETE, UPSERT, product, staff};
@@ -88,18 +94,37 @@ broken!(InventoryStore {
     fn stock_levels(&[StockKey]) -> Vec<Option<StockLevel>>;
     fn stock_zones(&ProductId) -> Vec<GeoZone>;
     fn stock_row(&StockKey) -> Option<StockRow>;
-    fn stock_turn(&StockKey) -> Option<(i64, Option<uuid::Uuid>)>;
-    fn stand_in_line(&StockKey, uuid::Uuid, bool) -> ();
-    fn line(&StockKey) -> Vec<uuid::Uuid>;
+    fn stock_turn(&StockKey) -> Option<(i64, Option<Uuid>)>;
+    fn stand_in_line(&StockKey, Uuid, bool) -> ();
+    fn line(&StockKey) -> Vec<Uuid>;
     fn settled_stock_row(&StockKey) -> Option<StockRow>;
     fn change_stock(&StockKey, Option<i64>, &StockRow) -> bool;
     fn stock_up(Vec<(StockKey, i64)>, Timestamp) -> ();
 } and {});
 
+broken!(SessionStore {
+    fn session(Uuid) -> Option<Session>;
+    fn put_session(&Session) -> ();
+    fn end_session(&Session) -> ();
+    fn sessions_of(&str, usize) -> Vec<Uuid>;
+} and {});
+
+broken!(CartStore {
+    fn cart_log(&CartOwner) -> CartLog;
+    fn cart_note(&CartOwner, Uuid) -> Option<KeyNote>;
+    fn add_to_cart(&CartOwner, &Operation, Option<KeyNote>) -> ();
+    fn put_checkpoint(&CartOwner, &Checkpoint) -> ();
+    fn record_hand_over(Uuid, &HandOver) -> HandOver;
+    fn hand_over(Uuid, u32) -> Option<HandOver>;
+    fn cart_history(&CartOwner, Option<LogPlace>, usize) -> Vec<Operation>;
+    fn list_cart(i64, i8, &CartOwner) -> ();
+    fn listed_carts(i64, i8, Option<&CartOwner>, usize) -> Vec<CartOwner>;
+} and {});
+
 broken!(Store {
     fn ready() -> ();
-    fn take_lease(&str, uuid::Uuid, Duration) -> bool;
-    fn give_up_lease(&str, uuid::Uuid) -> ();
+    fn take_lease(&str, Uuid, Duration) -> bool;
+    fn give_up_lease(&str, Uuid) -> ();
 } and {
     async fn root_key(&self) -> Result<[u8; 32], StoreError> {
         // A shop opens only when its store answers; it may break later.

@@ -1,0 +1,211 @@
+//! Carts on the embedded store.
+
+use async_trait::async_trait;
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+use super::model::{
+    CartLog, CartOwner, Checkpoint, HandOver, KEPT, KeyNote, MAX_UNFOLDED, Operation,
+};
+use super::store::{CartStore, LogPlace};
+use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
+use crate::storage::{OpenError, StoreError};
+
+const BY_USER: &str = "carts_by_user";
+const BY_SESSION: &str = "carts_by_session";
+const BY_DAY: &str = "carts_by_day";
+
+/// The parts of a cart, in the order of their keys.
+const CHECKPOINT: i64 = 0;
+const OPERATION: i64 = 1;
+const NOTE: i64 = 2;
+const HAND_OVER: i64 = 3;
+
+/// The tables of carts.
+#[derive(Clone)]
+pub struct CartTables {
+    users: Table,
+    guests: Table,
+    days: Table,
+}
+
+impl CartTables {
+    /// Opens the tables, made if they are not there.
+    pub fn open(engine: &Engine) -> Result<Self, OpenError> {
+        Ok(Self {
+            users: engine.table(BY_USER)?,
+            guests: engine.table(BY_SESSION)?,
+            days: engine.table(BY_DAY)?,
+        })
+    }
+
+    /// The table of a cart, its name, and how the keys of a part of it begin.
+    fn part(&self, owner: &CartOwner, part: i64) -> (Table, &'static str, Key) {
+        let (table, name, key) = match owner {
+            CartOwner::User(user) => (&self.users, BY_USER, Key::new().text(user)),
+            CartOwner::Guest(session) => {
+                (&self.guests, BY_SESSION, Key::new().text(&session.simple().to_string()))
+            }
+        };
+        (table.clone(), name, key.int(part))
+    }
+}
+
+/// Newest first.
+fn place_key(part: &Key, (at, id): LogPlace) -> Key {
+    part.clone().int(at.micros().saturating_neg()).text(&id.simple().to_string())
+}
+
+fn note_key(part: &Key, id: Uuid) -> Key {
+    part.clone().text(&id.simple().to_string())
+}
+
+fn values<T>(rows: Vec<(Vec<u8>, T)>) -> Vec<T> {
+    rows.into_iter().map(|(_, value)| value).collect()
+}
+
+impl EmbeddedStore {
+    async fn cart_row<T: DeserializeOwned + Send + 'static>(
+        &self,
+        (table, name): (Table, &'static str),
+        key: Key,
+    ) -> Result<Option<T>, StoreError> {
+        self.engine.read(name, move |reader: &Reader| reader.get(&table, &key)).await
+    }
+}
+
+#[async_trait]
+impl CartStore for EmbeddedStore {
+    async fn cart_log(&self, owner: &CartOwner) -> Result<CartLog, StoreError> {
+        let (table, name, checkpoint) = self.carts.part(owner, CHECKPOINT);
+        let (_, _, part) = self.carts.part(owner, OPERATION);
+        let read = move |reader: &Reader| {
+            let checkpoint: Option<Checkpoint> = reader.get(&table, &checkpoint)?;
+            // One more than a log may have tells that it has too many.
+            let most = MAX_UNFOLDED + 1;
+            let rows = match &checkpoint {
+                None => reader.scan(&table, &part, most)?,
+                Some(checkpoint) => {
+                    let covered = part.clone().int(checkpoint.until.micros().saturating_neg());
+                    reader.range(&table, (&part, &covered), false, most)?
+                }
+            };
+            Ok(CartLog { checkpoint, operations: values(rows) })
+        };
+        self.engine.read(name, read).await
+    }
+
+    async fn cart_note(&self, owner: &CartOwner, id: Uuid) -> Result<Option<KeyNote>, StoreError> {
+        let (table, name, part) = self.carts.part(owner, NOTE);
+        self.cart_row((table, name), note_key(&part, id)).await
+    }
+
+    async fn add_to_cart(
+        &self,
+        owner: &CartOwner,
+        operation: &Operation,
+        note: Option<KeyNote>,
+    ) -> Result<(), StoreError> {
+        let (table, name, part) = self.carts.part(owner, OPERATION);
+        let (_, _, notes) = self.carts.part(owner, NOTE);
+        let operation = operation.clone();
+        let write = move |txn: &mut Txn<'_>| {
+            let until = Some(operation.at.after(KEPT));
+            if let Some(note) = note {
+                txn.put(&table, note_key(&notes, operation.id), &note, until)?;
+            }
+            txn.put(&table, place_key(&part, (operation.at, operation.id)), &operation, until)
+        };
+        self.engine.write(name, write).await
+    }
+
+    async fn put_checkpoint(
+        &self,
+        owner: &CartOwner,
+        checkpoint: &Checkpoint,
+    ) -> Result<(), StoreError> {
+        let (table, name, key) = self.carts.part(owner, CHECKPOINT);
+        let checkpoint = checkpoint.clone();
+        let write = move |txn: &mut Txn<'_>| {
+            let there: Option<Checkpoint> = txn.get(&table, &key)?;
+            if there.is_some_and(|there| there.until > checkpoint.until) {
+                return Ok(());
+            }
+            txn.put(&table, key, &checkpoint, Some(checkpoint.written_at.after(KEPT)))
+        };
+        self.engine.write(name, write).await
+    }
+
+    async fn record_hand_over(
+        &self,
+        guest: Uuid,
+        hand_over: &HandOver,
+    ) -> Result<HandOver, StoreError> {
+        let (table, name, part) = self.carts.part(&CartOwner::Guest(guest), HAND_OVER);
+        let hand_over = hand_over.clone();
+        let write = move |txn: &mut Txn<'_>| {
+            let key = part.int(hand_over.number.into());
+            if let Some(there) = txn.get::<HandOver>(&table, &key)? {
+                return Ok(there);
+            }
+            txn.put(&table, key, &hand_over, Some(hand_over.at.after(KEPT)))?;
+            Ok(hand_over)
+        };
+        self.engine.write(name, write).await
+    }
+
+    async fn hand_over(&self, guest: Uuid, number: u32) -> Result<Option<HandOver>, StoreError> {
+        let (table, name, part) = self.carts.part(&CartOwner::Guest(guest), HAND_OVER);
+        self.cart_row((table, name), part.int(number.into())).await
+    }
+
+    async fn cart_history(
+        &self,
+        owner: &CartOwner,
+        after: Option<LogPlace>,
+        limit: usize,
+    ) -> Result<Vec<Operation>, StoreError> {
+        let (table, name, part) = self.carts.part(owner, OPERATION);
+        let (_, _, end) = self.carts.part(owner, OPERATION + 1);
+        let read = move |reader: &Reader| {
+            let begin = after.map_or_else(|| part.clone(), |place| place_key(&part, place));
+            reader.range(&table, (&begin, &end), false, limit).map(values)
+        };
+        self.engine.read(name, read).await
+    }
+
+    async fn list_cart(&self, day: i64, shard: i8, owner: &CartOwner) -> Result<(), StoreError> {
+        let (table, owner) = (self.carts.days.clone(), owner.to_string());
+        let write = move |txn: &mut Txn<'_>| {
+            let key = Key::new().int(day).int(shard.into()).text(&owner);
+            let until = Some(txn.now().after(KEPT));
+            txn.put(&table, key, &(), until)
+        };
+        self.engine.write(BY_DAY, write).await
+    }
+
+    async fn listed_carts(
+        &self,
+        day: i64,
+        shard: i8,
+        after: Option<&CartOwner>,
+        limit: usize,
+    ) -> Result<Vec<CartOwner>, StoreError> {
+        let table = self.carts.days.clone();
+        let part = Key::new().int(day).int(shard.into());
+        let begin = after.map_or(part.clone(), |owner| part.clone().text(&owner.to_string()));
+        let end = Key::new().int(day).int(i64::from(shard) + 1);
+        let read = move |reader: &Reader| {
+            let rows: Vec<(Vec<u8>, ())> = reader.range(&table, (&begin, &end), false, limit)?;
+            let owner = |(key, ()): (Vec<u8>, ())| {
+                Reader::parts(&table, &key, |parts| {
+                    parts.int()?;
+                    parts.int()?;
+                    CartOwner::parse(&parts.text()?)
+                })
+            };
+            rows.into_iter().map(owner).collect()
+        };
+        self.engine.read(BY_DAY, read).await
+    }
+}

@@ -1,0 +1,494 @@
+//! What a cart is: operations in the order of their time, and what they come to. Pure rules; no
+//! I/O.
+//!
+//! Nobody changes a cart; an operation is added to its log. So of two that happen at once neither is
+//! lost, and one that is added twice, by a client that tries again, is one: it has the same id, and
+//! [`fold`](CartLog::fold) counts an id once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest;
+use rust_decimal::Decimal;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::clock::Timestamp;
+use crate::money::Money;
+use crate::product_id::ProductId;
+
+pub mod change;
+
+/// How long a cart lives after it was last touched.
+pub const CART_LIFE: Duration = Duration::from_secs(30 * DAY.as_secs());
+/// How long what a cart is made of is kept: longer than the cart by [`RENEW_AFTER`] and some, so
+/// that all of it is there as long as the cart is.
+pub const KEPT: Duration = Duration::from_secs(32 * DAY.as_secs());
+/// What a touched cart is made of is written anew when some of it is older than this.
+pub const RENEW_AFTER: Duration = DAY;
+/// A checkpoint covers operations that are older than this. An operation has its time before it is
+/// written, and is written soon after or not at all: none comes so late.
+pub const SETTLED_AFTER: Duration = Duration::from_secs(60);
+/// So long after its time an operation that was written is not believed to count.
+pub const LATE_AFTER: Duration = Duration::from_secs(20);
+/// So many operations that are settled are worth a checkpoint.
+pub const CHECKPOINT_AFTER: usize = 8;
+/// Most operations of a log that no checkpoint covers. More than that in a minute is no shopper.
+pub const MAX_UNFOLDED: usize = 2_000;
+/// Into how many parts the carts of a day are cut.
+pub const SHARDS: i8 = 16;
+/// Most lines of a cart.
+pub const MAX_LINES: usize = 100;
+/// Most units of one product in a cart.
+pub const MAX_UNITS: i64 = 999;
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+/// Whose a cart is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CartOwner {
+    /// A customer's, by the `sub` of the token.
+    User(Arc<str>),
+    /// A guest's, by the id of the session.
+    Guest(Uuid),
+}
+
+impl fmt::Display for CartOwner {
+    /// The id of the cart: `user:…` or `guest:…`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(user) => write!(f, "user:{user}"),
+            Self::Guest(session) => write!(f, "guest:{}", session.simple()),
+        }
+    }
+}
+
+impl CartOwner {
+    /// Reads what `to_string` writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.split_once(':')? {
+            ("user", user) if !user.is_empty() => Some(Self::User(user.into())),
+            ("guest", session) => Uuid::try_parse(session).ok().map(Self::Guest),
+            _ => None,
+        }
+    }
+}
+
+/// What a line shows of its product, as it was when it was put into the cart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Card {
+    /// The product's name.
+    pub name: String,
+    /// Its price.
+    pub price: Money,
+    /// Its picture.
+    pub image_url: Option<String>,
+}
+
+/// Units of a product that an operation speaks of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Units {
+    /// The product.
+    pub product: ProductId,
+    /// How many; never below 1.
+    pub units: i64,
+    /// The product as it was then.
+    pub card: Card,
+}
+
+/// What an operation does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Puts units into the cart, beside those that are there.
+    Add(Vec<Units>),
+    /// Has so many units in the cart, whatever was there, and none of the others named.
+    Set(Vec<Units>, Vec<ProductId>),
+    /// Takes products out.
+    Remove(Vec<ProductId>),
+    /// Takes everything out.
+    Clear,
+    /// Takes out what became an order. What was added meanwhile stays.
+    Ordered {
+        /// The order.
+        order: Uuid,
+        /// What it took.
+        taken: Vec<(ProductId, i64)>,
+    },
+    /// Takes out what goes to a customer's cart. What was added meanwhile stays.
+    HandOver(HandOver),
+    /// Notes that the customer's cart has got what was handed over.
+    HandedOver {
+        /// Which time.
+        number: u32,
+    },
+    /// Puts in what a guest's cart handed over, as far as there is room.
+    TakeOver {
+        /// The guest's session.
+        from: Uuid,
+        /// What it had.
+        lines: Vec<Units>,
+    },
+}
+
+/// What a guest's cart hands over to a customer's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandOver {
+    /// The how-manieth time this is, from 0. It is recorded once, by a conditional write.
+    pub number: u32,
+    /// When.
+    pub at: Timestamp,
+    /// The customer.
+    pub to: Arc<str>,
+    /// What.
+    pub lines: Vec<Units>,
+}
+
+impl HandOver {
+    /// The id of its operations, in the guest's cart and in the customer's: the same, whoever
+    /// carries it out.
+    pub fn operation_id(&self, from: Uuid) -> Uuid {
+        let number = self.number.to_be_bytes();
+        derived_id(&[b"hand over", from.as_bytes(), &number])
+    }
+}
+
+/// The id that a client's idempotency key gives an operation.
+pub fn id_of_key(key: &str) -> Uuid {
+    derived_id(&[b"key", key.as_bytes()])
+}
+
+fn derived_id(parts: &[&[u8]]) -> Uuid {
+    let digest = digest_of(parts);
+    Uuid::new_v8(digest)
+}
+
+fn digest_of<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        // The length keeps two parts from being taken for two others.
+        context.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        context.update(part);
+    }
+    let digest = context.finish();
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&digest.as_ref()[..N]);
+    bytes
+}
+
+impl Change {
+    /// Tells what was asked for from other things, whatever products were called and cost then.
+    pub fn fingerprint(&self) -> i64 {
+        let units = |lines: &[Units]| -> Vec<(ProductId, i64)> {
+            lines.iter().map(|line| (line.product.clone(), line.units)).collect()
+        };
+        let gone = |ids: &[ProductId]| ids.iter().map(|id| (id.clone(), 0)).collect();
+        let (kind, named): (&str, Vec<(ProductId, i64)>) = match self {
+            Self::Add(lines) => ("add", units(lines)),
+            Self::Set(lines, removed) => ("set", [units(lines), gone(removed)].concat()),
+            Self::Remove(ids) => ("remove", gone(ids)),
+            Self::Clear => ("clear", Vec::new()),
+            Self::Ordered { taken, .. } => ("ordered", taken.clone()),
+            Self::HandOver(hand_over) => ("hand over", units(&hand_over.lines)),
+            Self::HandedOver { .. } => ("handed over", Vec::new()),
+            Self::TakeOver { lines, .. } => ("take over", units(lines)),
+        };
+        let named: BTreeMap<_, _> = named.into_iter().collect();
+        let units: Vec<_> = named.values().map(|units| units.to_be_bytes()).collect();
+        let mut parts = vec![kind.as_bytes()];
+        for (product, units) in named.keys().zip(&units) {
+            parts.extend([product.as_str().as_bytes(), units.as_slice()]);
+        }
+        i64::from_be_bytes(digest_of(&parts))
+    }
+}
+
+/// An entry of a cart's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    /// Derived from the client's idempotency key where there is one.
+    pub id: Uuid,
+    /// When. Operations count in this order; of one moment, in the order of their ids.
+    pub at: Timestamp,
+    /// What.
+    pub change: Change,
+}
+
+/// What is remembered of an idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyNote {
+    /// What was asked for with it; see [`Change::fingerprint`].
+    pub fingerprint: i64,
+}
+
+/// A line of a cart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CartLine {
+    /// The product.
+    pub product: ProductId,
+    /// How many units.
+    pub units: i64,
+    /// The product as it was when it was last added or set.
+    pub card: Card,
+    /// When it was first put in.
+    pub added_at: Timestamp,
+}
+
+/// What a log comes to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cart {
+    /// The lines, those that have been there longest first.
+    pub lines: Vec<CartLine>,
+    /// When it was last changed; `None` if it never was, or not within its life.
+    pub changed_at: Option<Timestamp>,
+    /// When it was last changed or looked at.
+    pub touched_at: Option<Timestamp>,
+    /// What the last take-over found no room for; until the next change.
+    pub left_out: Vec<(ProductId, i64)>,
+    /// How often it was handed over to a customer's.
+    pub hand_overs: u32,
+    /// The hand-overs that the customer's cart may not have got yet.
+    pub on_their_way: Vec<u32>,
+}
+
+impl Cart {
+    /// All units.
+    pub fn total_units(&self) -> i64 {
+        self.lines.iter().map(|line| line.units).sum()
+    }
+
+    /// When it ends if it is not touched again.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.touched_at.map(|at| at.after(CART_LIFE))
+    }
+
+    fn is_over(&self, now: Timestamp) -> bool {
+        self.expires_at().is_some_and(|end| now >= end)
+    }
+
+    /// The line of a product.
+    pub fn line(&self, product: &ProductId) -> Option<&CartLine> {
+        self.lines.iter().find(|line| line.product == *product)
+    }
+
+    /// What the cart is after an operation.
+    pub fn apply(&mut self, operation: &Operation) {
+        let at = operation.at;
+        if self.is_over(at) {
+            // What was there then is gone, whether or not somebody has cleared it away.
+            *self = Self { hand_overs: self.hand_overs, ..Self::default() };
+        }
+        if !matches!(operation.change, Change::HandedOver { .. }) {
+            self.left_out.clear();
+            self.changed_at = self.changed_at.max(Some(at));
+        }
+        match &operation.change {
+            Change::Add(lines) => {
+                for line in lines {
+                    self.put(line, at, true);
+                }
+            }
+            Change::Set(lines, removed) => {
+                for line in lines {
+                    self.put(line, at, false);
+                }
+                self.lines.retain(|line| !removed.contains(&line.product));
+            }
+            Change::Remove(products) => {
+                self.lines.retain(|line| !products.contains(&line.product));
+            }
+            Change::Clear => self.lines.clear(),
+            Change::Ordered { taken, .. } => self.take(taken.iter().map(|(id, n)| (id, *n))),
+            Change::HandOver(hand_over) => {
+                self.take(hand_over.lines.iter().map(|line| (&line.product, line.units)));
+                self.hand_overs = self.hand_overs.max(hand_over.number + 1);
+                self.on_their_way.push(hand_over.number);
+            }
+            Change::HandedOver { number } => self.on_their_way.retain(|other| other != number),
+            Change::TakeOver { lines, .. } => self.take_over(lines, at),
+        }
+        self.touched_at = self.touched_at.max(Some(at));
+    }
+
+    fn put(&mut self, put: &Units, at: Timestamp, is_more: bool) {
+        match self.lines.iter_mut().find(|line| line.product == put.product) {
+            Some(line) => {
+                line.units = if is_more { line.units + put.units } else { put.units };
+                line.card = put.card.clone();
+            }
+            None => self.lines.push(CartLine {
+                product: put.product.clone(),
+                units: put.units,
+                card: put.card.clone(),
+                added_at: at,
+            }),
+        }
+    }
+
+    fn take<'a>(&mut self, taken: impl Iterator<Item = (&'a ProductId, i64)>) {
+        for (product, units) in taken {
+            if let Some(line) = self.lines.iter_mut().find(|line| line.product == *product) {
+                line.units -= units;
+            }
+        }
+        self.lines.retain(|line| line.units > 0);
+    }
+
+    fn take_over(&mut self, lines: &[Units], at: Timestamp) {
+        for line in lines {
+            let there = self.line(&line.product).map(|line| line.units);
+            let is_full = there.is_none() && self.lines.len() >= MAX_LINES;
+            let room = if is_full { 0 } else { (MAX_UNITS - there.unwrap_or(0)).max(0) };
+            let fits = line.units.min(room);
+            if fits > 0 {
+                self.put(&Units { units: fits, ..line.clone() }, at, true);
+            }
+            if fits < line.units {
+                self.left_out.push((line.product.clone(), line.units - fits));
+            }
+        }
+    }
+}
+
+/// What the operations up to a moment come to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// It covers the operations up to this moment.
+    pub until: Timestamp,
+    /// When it was written.
+    pub written_at: Timestamp,
+    /// What they come to.
+    pub cart: Cart,
+    /// The ids of the last ones: should one of them turn up again with a later time, by a client
+    /// that tried twice at once, it is covered all the same.
+    pub last_ids: BTreeSet<Uuid>,
+}
+
+/// A cart as it is kept: a checkpoint, and the operations after it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CartLog {
+    /// The newest checkpoint.
+    pub checkpoint: Option<Checkpoint>,
+    /// Operations, in any order; also ones that the checkpoint covers, and ones that stand twice.
+    pub operations: Vec<Operation>,
+}
+
+impl CartLog {
+    /// The operations after the checkpoint in the order in which they count, each once.
+    fn in_order(&self) -> Vec<&Operation> {
+        let covered = self.checkpoint.as_ref().map(|checkpoint| checkpoint.until);
+        let mut operations: Vec<_> =
+            self.operations.iter().filter(|operation| Some(operation.at) > covered).collect();
+        operations.sort_unstable_by_key(|operation| (operation.at, operation.id));
+        let mut seen = self.checkpoint.as_ref().map(|c| c.last_ids.clone()).unwrap_or_default();
+        operations.retain(|operation| seen.insert(operation.id));
+        operations
+    }
+
+    fn start(&self) -> Cart {
+        self.checkpoint.as_ref().map(|checkpoint| checkpoint.cart.clone()).unwrap_or_default()
+    }
+
+    /// What it comes to at a moment.
+    pub fn fold(&self, now: Timestamp) -> Cart {
+        let mut cart = self.start();
+        self.in_order().into_iter().for_each(|operation| cart.apply(operation));
+        if cart.is_over(now) {
+            // Hand-overs are counted on, or one would be taken for another.
+            return Cart { hand_overs: cart.hand_overs, ..Cart::default() };
+        }
+        cart
+    }
+
+    /// Whether an operation is among those that can be seen.
+    pub fn find(&self, id: Uuid) -> Option<&Operation> {
+        self.operations.iter().find(|operation| operation.id == id)
+    }
+
+    /// The time of an operation that is added now: after everything that is there, also if it was
+    /// put there by a process whose clock is ahead.
+    pub fn next_at(&self, now: Timestamp) -> Timestamp {
+        self.newest().map_or(now, |last| now.max(Timestamp::from_micros(last.micros() + 1)))
+    }
+
+    /// The time of the newest operation.
+    pub fn newest(&self) -> Option<Timestamp> {
+        let last = self.operations.iter().map(|operation| operation.at).max();
+        last.max(self.checkpoint.as_ref().map(|checkpoint| checkpoint.until))
+    }
+
+    /// Operations that no checkpoint covers.
+    pub fn unfolded(&self) -> usize {
+        self.in_order().len()
+    }
+
+    /// Whether enough has come together since the last checkpoint.
+    pub fn wants_checkpoint(&self, now: Timestamp) -> bool {
+        let settled = settled_until(now);
+        self.in_order().iter().filter(|operation| operation.at <= settled).count()
+            >= CHECKPOINT_AFTER
+    }
+
+    /// Whether something of it is so old that a touch has to renew it.
+    pub fn wants_renewal(&self, now: Timestamp) -> bool {
+        let written = self.checkpoint.as_ref().map(|checkpoint| checkpoint.written_at);
+        let operations = self.in_order();
+        let oldest = operations.iter().map(|operation| operation.at).chain(written).min();
+        oldest.is_some_and(|oldest| now >= oldest.after(RENEW_AFTER))
+    }
+
+    /// A checkpoint that covers what is settled at a moment; with `touch`, the cart counts as
+    /// touched then.
+    pub fn checkpoint_at(&self, now: Timestamp, touch: bool) -> Checkpoint {
+        let covered = self.checkpoint.as_ref().map(|checkpoint| checkpoint.until);
+        let until = Some(settled_until(now)).max(covered).unwrap_or_default();
+        let (mut cart, mut last_ids) = (self.start(), BTreeSet::new());
+        // How late one can turn up again is bounded by the same time.
+        let recent = before(until, SETTLED_AFTER);
+        for operation in self.in_order().into_iter().filter(|operation| operation.at <= until) {
+            cart.apply(operation);
+            if operation.at > recent {
+                last_ids.insert(operation.id);
+            }
+        }
+        if let Some(before) = &self.checkpoint
+            && before.until > recent
+        {
+            last_ids.extend(&before.last_ids);
+        }
+        if touch && !cart.is_over(now) {
+            cart.touched_at = cart.touched_at.max(Some(now));
+        }
+        Checkpoint { until, written_at: now, cart, last_ids }
+    }
+}
+
+fn settled_until(now: Timestamp) -> Timestamp {
+    before(now, SETTLED_AFTER)
+}
+
+fn before(moment: Timestamp, by: Duration) -> Timestamp {
+    let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+    Timestamp::from_micros(moment.micros().saturating_sub(micros))
+}
+
+/// The whole days since 1970 at a moment: under which a cart that was touched then is listed.
+pub fn day_of(moment: Timestamp) -> i64 {
+    moment.micros().div_euclid(i64::try_from(DAY.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// The shard of the day that a cart is listed in. The same on every machine and in every version.
+pub fn shard_of(owner: &CartOwner) -> i8 {
+    let [first]: [u8; 1] = digest_of(&[owner.to_string().as_bytes()]);
+    i8::try_from(first % SHARDS.unsigned_abs()).unwrap_or(0)
+}
+
+/// What lines cost.
+pub fn price_of(price: Money, units: i64) -> Money {
+    Money { amount: price.amount * Decimal::from(units), ..price }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! What carts need of a store.
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::model::{CartLog, CartOwner, Checkpoint, HandOver, KeyNote, Operation};
+use crate::clock::Timestamp;
+use crate::storage::StoreError;
+
+/// Where in the log of a cart to go on.
+pub type LogPlace = (Timestamp, Uuid);
+
+/// A cart's contract with a store. What is written is kept for [`KEPT`](super::model::KEPT).
+#[async_trait]
+pub trait CartStore: Send + Sync {
+    /// The newest checkpoint of a cart, and all operations after it (perhaps with some before);
+    /// never older than what was acknowledged before the call.
+    async fn cart_log(&self, owner: &CartOwner) -> Result<CartLog, StoreError>;
+
+    /// What is remembered of an operation's id, if it is of one with a note.
+    async fn cart_note(&self, owner: &CartOwner, id: Uuid) -> Result<Option<KeyNote>, StoreError>;
+
+    /// Adds an operation, and the note of its id with it: both or none. To add it again changes
+    /// nothing.
+    async fn add_to_cart(
+        &self,
+        owner: &CartOwner,
+        operation: &Operation,
+        note: Option<KeyNote>,
+    ) -> Result<(), StoreError>;
+
+    /// Writes a checkpoint. Of two, the one that covers more stays; of two that cover the same, the
+    /// one that was written later.
+    async fn put_checkpoint(
+        &self,
+        owner: &CartOwner,
+        checkpoint: &Checkpoint,
+    ) -> Result<(), StoreError>;
+
+    /// Records a hand-over of a guest's cart, unless one of its number is recorded; answers with the
+    /// one that is then.
+    async fn record_hand_over(
+        &self,
+        guest: Uuid,
+        hand_over: &HandOver,
+    ) -> Result<HandOver, StoreError>;
+
+    /// A hand-over that was recorded.
+    async fn hand_over(&self, guest: Uuid, number: u32) -> Result<Option<HandOver>, StoreError>;
+
+    /// The operations of a cart that are still kept, newest first, from a place on.
+    async fn cart_history(
+        &self,
+        owner: &CartOwner,
+        after: Option<LogPlace>,
+        limit: usize,
+    ) -> Result<Vec<Operation>, StoreError>;
+
+    /// Lists a cart as touched on a day (see [`day_of`](super::model::day_of)).
+    async fn list_cart(&self, day: i64, shard: i8, owner: &CartOwner) -> Result<(), StoreError>;
+
+    /// The carts that were touched on a day, and perhaps again later: those of a shard, in an order
+    /// that does not change, from one on.
+    async fn listed_carts(
+        &self,
+        day: i64,
+        shard: i8,
+        after: Option<&CartOwner>,
+        limit: usize,
+    ) -> Result<Vec<CartOwner>, StoreError>;
+}
