@@ -5,8 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use scylla::DeserializeRow;
 use scylla::serialize::value::SerializeValue;
-use serde::Serialize;
+use scylla::value::MaybeUnset;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::model::{
@@ -14,7 +15,7 @@ use super::model::{
 };
 use super::store::{CartStore, LogPlace};
 use crate::clock::Timestamp;
-use crate::storage::cassandra::{Access, CassandraStore, Pair, Statement, Statements, seconds};
+use crate::storage::cassandra::{Access, Batch, CassandraStore, Statement, Statements, seconds};
 use crate::storage::{OpenError, StoreError};
 
 const BY_USER: &str = "carts_by_user";
@@ -28,6 +29,7 @@ const RECORD: Duration = Duration::from_secs(4);
 
 /// The parts of a cart, in the order of their rows.
 const CHECKPOINT: i8 = 0;
+const NOTE: i8 = 2;
 /// Rows that are read at once: the checkpoint, and more operations than one usually leaves. It makes
 /// one read of what would be two, one after the other.
 const FIRST_ROWS: i32 = 17;
@@ -52,8 +54,8 @@ struct CartTable {
     operations: Statement,
     note: Statement,
     add: Statement,
-    add_with_note: Pair,
-    checkpoint: Statement,
+    /// The checkpoint and notes that go with it.
+    put: Batch,
     hand_over: Statement,
     record: Statement,
 }
@@ -71,19 +73,6 @@ macro_rules! prepare_table {
                 $owner,
                 ", part, at, operation_id, body) ",
                 "VALUES (?, 1, ?, ?, ?) USING TTL ?"
-            ),
-            Access::WriteQuorum,
-            WRITE,
-        )
-        .await?;
-        let add_note = prepare(
-            concat!(
-                "INSERT INTO ks.",
-                $table,
-                " (",
-                $owner,
-                ", part, at, operation_id, fingerprint) ",
-                "VALUES (?, 2, 0, ?, ?) USING TTL ?"
             ),
             Access::WriteQuorum,
             WRITE,
@@ -126,22 +115,23 @@ macro_rules! prepare_table {
                 READ,
             )
             .await?,
-            add_with_note: of.pair(&add, &add_note, Access::WriteQuorum, WRITE),
             add,
             // Of two checkpoints the one that covers more stays, whichever is written later.
-            checkpoint: prepare(
-                concat!(
-                    "INSERT INTO ks.",
-                    $table,
-                    " (",
-                    $owner,
-                    ", part, at, operation_id, body) ",
-                    "VALUES (?, 0, 0, ?, ?) USING TTL ? AND TIMESTAMP ?"
-                ),
-                Access::WriteQuorum,
-                WRITE,
-            )
-            .await?,
+            put: of.batch(
+                prepare(
+                    concat!(
+                        "INSERT INTO ks.",
+                        $table,
+                        " (",
+                        $owner,
+                        ", part, at, operation_id, body, fingerprint) ",
+                        "VALUES (?, ?, 0, ?, ?, ?) USING TTL ? AND TIMESTAMP ?"
+                    ),
+                    Access::WriteQuorum,
+                    WRITE,
+                )
+                .await?,
+            ),
             hand_over: prepare(
                 concat!(
                     "SELECT body FROM ks.",
@@ -248,9 +238,22 @@ fn read<T: DeserializeOwned>(statement: &Statement, body: Option<String>) -> Res
     serde_json::from_str(&body).map_err(|error| statement.unexpected(&error))
 }
 
+/// What of an operation is not part of its key.
+#[derive(Serialize, Deserialize)]
+struct Body<C> {
+    is_keyed: bool,
+    change: C,
+}
+
+impl<'a> Body<&'a Change> {
+    fn of(operation: &'a Operation) -> Self {
+        Self { is_keyed: operation.is_keyed, change: &operation.change }
+    }
+}
+
 fn operation(statement: &Statement, row: LogRow) -> Result<Operation, StoreError> {
-    let change: Change = read(statement, row.body)?;
-    Ok(Operation { id: row.operation_id, at: Timestamp::from_micros(row.at), change })
+    let Body { is_keyed, change } = read(statement, row.body)?;
+    Ok(Operation { id: row.operation_id, at: Timestamp::from_micros(row.at), is_keyed, change })
 }
 
 impl CartTable {
@@ -303,38 +306,37 @@ impl CartStore for CassandraStore {
 
     async fn cart_note(&self, owner: &CartOwner, id: Uuid) -> Result<Option<KeyNote>, StoreError> {
         let row: Option<(i64,)> = self.carts.table(owner).note.first((key(owner), id)).await?;
-        Ok(row.map(|(fingerprint,)| KeyNote { fingerprint }))
+        Ok(row.map(|(fingerprint,)| KeyNote { id, fingerprint }))
     }
 
     async fn add_to_cart(
         &self,
         owner: &CartOwner,
         operation: &Operation,
-        note: Option<KeyNote>,
     ) -> Result<(), StoreError> {
         let table = self.carts.table(owner);
-        let body = write(&table.add, &operation.change)?;
-        let life = seconds(KEPT);
-        let row = (key(owner), operation.at.micros(), operation.id, body, life);
-        match note {
-            None => table.add.run(row).await.map(drop),
-            Some(note) => {
-                let note = (key(owner), operation.id, note.fingerprint, life);
-                table.add_with_note.run(row, note).await
-            }
-        }
+        let body = write(&table.add, &Body::of(operation))?;
+        let values = (key(owner), operation.at.micros(), operation.id, body, seconds(KEPT));
+        table.add.run(values).await.map(drop)
     }
 
     async fn put_checkpoint(
         &self,
         owner: &CartOwner,
         checkpoint: &Checkpoint,
+        notes: &[KeyNote],
     ) -> Result<(), StoreError> {
         let table = self.carts.table(owner);
-        let body = write(&table.checkpoint, checkpoint)?;
-        let values =
-            (key(owner), Uuid::nil(), body, seconds(KEPT), checkpoint.until.micros().max(1));
-        table.checkpoint.run(values).await.map(drop)
+        let body = write(&table.add, checkpoint)?;
+        let (life, at) = (seconds(KEPT), checkpoint.until.micros().max(1));
+        let row = |part, id, body, fingerprint| (key(owner), part, id, body, fingerprint, life, at);
+        let mut rows = vec![row(CHECKPOINT, Uuid::nil(), MaybeUnset::Set(body), MaybeUnset::Unset)];
+        rows.extend(
+            notes.iter().map(|note| {
+                row(NOTE, note.id, MaybeUnset::Unset, MaybeUnset::Set(note.fingerprint))
+            }),
+        );
+        table.put.run(rows).await
     }
 
     async fn record_hand_over(

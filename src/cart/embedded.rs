@@ -104,16 +104,11 @@ impl CartStore for EmbeddedStore {
         &self,
         owner: &CartOwner,
         operation: &Operation,
-        note: Option<KeyNote>,
     ) -> Result<(), StoreError> {
         let (table, name, part) = self.carts.part(owner, OPERATION);
-        let (_, _, notes) = self.carts.part(owner, NOTE);
         let operation = operation.clone();
         let write = move |txn: &mut Txn<'_>| {
             let until = Some(operation.at.after(KEPT));
-            if let Some(note) = note {
-                txn.put(&table, note_key(&notes, operation.id), &note, until)?;
-            }
             txn.put(&table, place_key(&part, (operation.at, operation.id)), &operation, until)
         };
         self.engine.write(name, write).await
@@ -123,15 +118,21 @@ impl CartStore for EmbeddedStore {
         &self,
         owner: &CartOwner,
         checkpoint: &Checkpoint,
+        notes: &[KeyNote],
     ) -> Result<(), StoreError> {
         let (table, name, key) = self.carts.part(owner, CHECKPOINT);
-        let checkpoint = checkpoint.clone();
+        let (_, _, part) = self.carts.part(owner, NOTE);
+        let (checkpoint, notes) = (checkpoint.clone(), notes.to_vec());
         let write = move |txn: &mut Txn<'_>| {
             let there: Option<Checkpoint> = txn.get(&table, &key)?;
             if there.is_some_and(|there| there.until > checkpoint.until) {
                 return Ok(());
             }
-            txn.put(&table, key, &checkpoint, Some(checkpoint.written_at.after(KEPT)))
+            let until = Some(checkpoint.written_at.after(KEPT));
+            for note in notes {
+                txn.put(&table, note_key(&part, note.id), &note, until)?;
+            }
+            txn.put(&table, key, &checkpoint, until)
         };
         self.engine.write(name, write).await
     }

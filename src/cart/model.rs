@@ -212,13 +212,18 @@ pub struct Operation {
     pub id: Uuid,
     /// When. Operations count in this order; of one moment, in the order of their ids.
     pub at: Timestamp,
+    /// Whether it may be asked for again under its id, and is to be known then.
+    pub is_keyed: bool,
     /// What.
     pub change: Change,
 }
 
-/// What is remembered of an idempotency key.
+/// What is remembered of an operation that may be asked for again, when the operation itself is not
+/// looked at any more. It is written with the checkpoint that covers it, and so tells that it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyNote {
+    /// The id of the operation.
+    pub id: Uuid,
     /// What was asked for with it; see [`Change::fingerprint`].
     pub fingerprint: i64,
 }
@@ -402,9 +407,9 @@ impl CartLog {
         cart
     }
 
-    /// Whether an operation is among those that can be seen.
+    /// The operation of an id, if no checkpoint covers it.
     pub fn find(&self, id: Uuid) -> Option<&Operation> {
-        self.operations.iter().find(|operation| operation.id == id)
+        self.in_order().into_iter().find(|operation| operation.id == id)
     }
 
     /// The time of an operation that is added now: after everything that is there, also if it was
@@ -439,16 +444,20 @@ impl CartLog {
         oldest.is_some_and(|oldest| now >= oldest.after(RENEW_AFTER))
     }
 
-    /// A checkpoint that covers what is settled at a moment; with `touch`, the cart counts as
-    /// touched then.
-    pub fn checkpoint_at(&self, now: Timestamp, touch: bool) -> Checkpoint {
+    /// A checkpoint that covers what is settled at a moment, and the notes of what it is the first to
+    /// cover; with `touch`, the cart counts as touched then.
+    pub fn checkpoint_at(&self, now: Timestamp, touch: bool) -> (Checkpoint, Vec<KeyNote>) {
         let covered = self.checkpoint.as_ref().map(|checkpoint| checkpoint.until);
         let until = Some(settled_until(now)).max(covered).unwrap_or_default();
-        let (mut cart, mut last_ids) = (self.start(), BTreeSet::new());
+        let (mut cart, mut last_ids, mut notes) = (self.start(), BTreeSet::new(), Vec::new());
         // How late one can turn up again is bounded by the same time.
         let recent = before(until, SETTLED_AFTER);
         for operation in self.in_order().into_iter().filter(|operation| operation.at <= until) {
             cart.apply(operation);
+            if operation.is_keyed {
+                let fingerprint = operation.change.fingerprint();
+                notes.push(KeyNote { id: operation.id, fingerprint });
+            }
             if operation.at > recent {
                 last_ids.insert(operation.id);
             }
@@ -461,7 +470,7 @@ impl CartLog {
         if touch && !cart.is_over(now) {
             cart.touched_at = cart.touched_at.max(Some(now));
         }
-        Checkpoint { until, written_at: now, cart, last_ids }
+        (Checkpoint { until, written_at: now, cart, last_ids }, notes)
     }
 }
 

@@ -15,7 +15,7 @@ pub use self::abandoned::{AbandonedCart, AbandonedPage, ReportPlace};
 use self::feed::Feed;
 use super::model::change::{RawChange, refusals};
 use super::model::{
-    CART_LIFE, Card, Cart, CartLog, CartOwner, Change, HandOver, KeyNote, LATE_AFTER, MAX_UNFOLDED,
+    CART_LIFE, Card, Cart, CartLog, CartOwner, Change, HandOver, LATE_AFTER, MAX_UNFOLDED,
     Operation, Units, day_of, id_of_key, shard_of,
 };
 use super::store::{CartStore, LogPlace};
@@ -76,7 +76,7 @@ impl CartService {
             });
         } else if log.wants_checkpoint(now) {
             self.in_background(owner, async move |service, owner| {
-                service.store.put_checkpoint(&owner, &log.checkpoint_at(now, false)).await
+                service.checkpoint(&owner, &log, now, false).await
             });
         }
         if let (CartOwner::Guest(guest), false) = (owner, cart.on_their_way.is_empty()) {
@@ -104,13 +104,17 @@ impl CartService {
             return Ok(Changed { cart: self.cart(owner).await?, errors });
         };
         let turn = self.turn(owner).await;
-        let note = KeyNote { fingerprint: change.fingerprint() };
         let id = key.map(id_of_key);
-        let (log, noted) = tokio::try_join!(self.store.cart_log(owner), self.noted(owner, id))?;
+        let log = self.store.cart_log(owner).await?;
+        let known = match id {
+            Some(id) => self.known(owner, &log, id).await?,
+            None => None,
+        };
         let now = self.clock.now();
         let cart = log.fold(now);
-        if let Some(noted) = noted {
-            let errors = if noted == note { Vec::new() } else { vec![key_reused()] };
+        if let Some(known) = known {
+            let is_same = known == change.fingerprint();
+            let errors = if is_same { Vec::new() } else { vec![key_reused()] };
             return Ok(Changed { cart, errors });
         }
         let errors = refusals(&cart, &change);
@@ -121,32 +125,54 @@ impl CartService {
             let message = "This cart changes too often. Try again in a minute.".to_owned();
             return Err(Error::RateLimited(message));
         }
-        let (id, note) = (id.unwrap_or_else(Uuid::new_v4), id.map(|_| note));
-        let log = self.add(owner, log, (id, change), note).await?;
+        let log = self.add(owner, log, id, change).await?;
         drop(turn);
         Ok(Changed { cart: log.fold(now), errors: Vec::new() })
     }
 
-    /// Adds an operation to a log that was just read. Answers with the log as it is then.
+    /// What was asked for under an id, if it counts already. The log is looked at first: what it has
+    /// not has a note by now, or was never there.
+    async fn known(
+        &self,
+        owner: &CartOwner,
+        log: &CartLog,
+        id: Uuid,
+    ) -> Result<Option<i64>, StoreError> {
+        if let Some(there) = log.find(id) {
+            return Ok(Some(there.change.fingerprint()));
+        }
+        if log.checkpoint.is_none() {
+            return Ok(None);
+        }
+        Ok(self.store.cart_note(owner, id).await?.map(|note| note.fingerprint))
+    }
+
+    /// Adds an operation to a log that was just read, under the id by which it may be asked for
+    /// again. Answers with the log as it is then.
     async fn add(
         self: &Arc<Self>,
         owner: &CartOwner,
         mut log: CartLog,
-        (id, change): (Uuid, Change),
-        note: Option<KeyNote>,
+        id: Option<Uuid>,
+        change: Change,
     ) -> Result<CartLog, StoreError> {
         let started = Instant::now();
         let now = self.clock.now();
         let touched_before = log.fold(now).touched_at;
-        let operation = Operation { id, at: log.next_at(now), change };
-        let add = self.store.add_to_cart(owner, &operation, note);
+        let operation = Operation {
+            id: id.unwrap_or_else(Uuid::new_v4),
+            at: log.next_at(now),
+            is_keyed: id.is_some(),
+            change,
+        };
+        let add = self.store.add_to_cart(owner, &operation);
         let list = self.list(owner, touched_before, operation.at);
         let renew = async {
             // Not in the background: the cart lives on from now, so all of it must.
             if !log.wants_renewal(now) {
                 return Ok(());
             }
-            self.store.put_checkpoint(owner, &log.checkpoint_at(now, false)).await
+            self.checkpoint(owner, &log, now, false).await
         };
         tokio::try_join!(add, list, renew)?;
         if started.elapsed() > LATE_AFTER {
@@ -159,7 +185,7 @@ impl CartService {
         if log.wants_checkpoint(now) {
             let log = log.clone();
             self.in_background(owner, async move |service, owner| {
-                service.store.put_checkpoint(&owner, &log.checkpoint_at(now, false)).await
+                service.checkpoint(&owner, &log, now, false).await
             });
         }
         Ok(log)
@@ -186,19 +212,19 @@ impl CartService {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let before = log.fold(now).touched_at;
-        self.store.put_checkpoint(owner, &log.checkpoint_at(now, true)).await?;
+        self.checkpoint(owner, log, now, true).await?;
         self.list(owner, before, now).await
     }
 
-    async fn noted(
+    async fn checkpoint(
         &self,
         owner: &CartOwner,
-        id: Option<Uuid>,
-    ) -> Result<Option<KeyNote>, StoreError> {
-        match id {
-            Some(id) => self.store.cart_note(owner, id).await,
-            None => Ok(None),
-        }
+        log: &CartLog,
+        now: Timestamp,
+        touch: bool,
+    ) -> Result<(), StoreError> {
+        let (checkpoint, notes) = log.checkpoint_at(now, touch);
+        self.store.put_checkpoint(owner, &checkpoint, &notes).await
     }
 
     /// Puts what a guest has in the cart into a customer's, once, however often it is asked for and
@@ -236,7 +262,8 @@ impl CartService {
                     };
                     let recorded = self.store.record_hand_over(guest, &hand_over).await?;
                     let id = recorded.operation_id(guest);
-                    let log = self.add(&from, log, (id, Change::HandOver(recorded)), None).await?;
+                    let change = Change::HandOver(recorded);
+                    let log = self.add(&from, log, Some(id), change).await?;
                     log.fold(now)
                 }
             };
@@ -255,18 +282,16 @@ impl CartService {
                 let id = hand_over.operation_id(guest);
                 let to = CartOwner::User(hand_over.to.clone());
                 let _turn = self.turn(&to).await;
-                let read = self.store.cart_log(&to);
-                let (log, noted) = tokio::try_join!(read, self.noted(&to, Some(id)))?;
-                if noted.is_none() && log.find(id).is_none() {
+                let log = self.store.cart_log(&to).await?;
+                if self.known(&to, &log, id).await?.is_none() {
                     let change = Change::TakeOver { from: guest, lines: hand_over.lines };
-                    let note = KeyNote { fingerprint: change.fingerprint() };
-                    self.add(&to, log, (id, change), Some(note)).await?;
+                    self.add(&to, log, Some(id), change).await?;
                 }
             }
             let from = CartOwner::Guest(guest);
             let _turn = self.turn(&from).await;
             let log = self.store.cart_log(&from).await?;
-            self.add(&from, log, (Uuid::new_v4(), Change::HandedOver { number }), None).await?;
+            self.add(&from, log, None, Change::HandedOver { number }).await?;
         }
         Ok(())
     }

@@ -17,24 +17,20 @@ pub trait CartStore: Send + Sync {
     /// never older than what was acknowledged before the call.
     async fn cart_log(&self, owner: &CartOwner) -> Result<CartLog, StoreError>;
 
-    /// What is remembered of an operation's id, if it is of one with a note.
+    /// The note of an operation that a checkpoint covers, if it was one that may be asked for again.
     async fn cart_note(&self, owner: &CartOwner, id: Uuid) -> Result<Option<KeyNote>, StoreError>;
 
-    /// Adds an operation, and the note of its id with it: both or none. To add it again changes
-    /// nothing.
-    async fn add_to_cart(
-        &self,
-        owner: &CartOwner,
-        operation: &Operation,
-        note: Option<KeyNote>,
-    ) -> Result<(), StoreError>;
+    /// Adds an operation. To add it again changes nothing.
+    async fn add_to_cart(&self, owner: &CartOwner, operation: &Operation)
+    -> Result<(), StoreError>;
 
-    /// Writes a checkpoint. Of two, the one that covers more stays; of two that cover the same, the
-    /// one that was written later.
+    /// Writes a checkpoint, unless there is one that covers more, and the notes of what it covers:
+    /// all or nothing.
     async fn put_checkpoint(
         &self,
         owner: &CartOwner,
         checkpoint: &Checkpoint,
+        notes: &[KeyNote],
     ) -> Result<(), StoreError>;
 
     /// Records a hand-over of a guest's cart, unless one of its number is recorded; answers with the

@@ -13,7 +13,7 @@ use scylla::client::session::Session;
 
 pub use migrate::migrate;
 pub use session::{await_agreement, connect, patiently};
-pub use statement::{Access, Pair, Statement, Statements, seconds};
+pub use statement::{Access, Batch, Statement, Statements, seconds};
 
 use super::{OpenError, Store, StoreError};
 use crate::cart::cassandra::CartStatements;

@@ -13,7 +13,7 @@ use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy};
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
 use scylla::response::query_result::QueryResult;
 use scylla::serialize::row::SerializeRow;
-use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::batch::{Batch as DriverBatch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 use scylla::value::{CqlValue, Row};
@@ -148,43 +148,32 @@ impl Statements {
 }
 
 impl Statements {
-    /// Two writes to rows of one partition that happen together or not at all.
-    pub fn pair(
-        &self,
-        first: &Statement,
-        second: &Statement,
-        access: Access,
-        timeout: Duration,
-    ) -> Pair {
-        let statements = [first, second].map(|statement| statement.prepared.clone().into());
-        let mut batch = Batch::new_with_statements(BatchType::Unlogged, statements.into());
-        batch.set_execution_profile_handle(Some(access.profile(&self.routing)));
-        batch.set_is_idempotent(access.may_be_repeated());
-        batch.set_request_timeout(Some(timeout));
-        let (session, metrics) = (self.session.clone(), self.metrics.clone());
-        Pair { session, metrics, batch, table: first.table }
+    /// A write that is run for several rows of one partition: for all of them or none.
+    pub fn batch(&self, statement: Statement) -> Batch {
+        Batch { statement }
     }
 }
 
-/// Two writes that go together, ready to run.
-pub struct Pair {
-    session: Arc<Session>,
-    metrics: Arc<Metrics>,
-    batch: Batch,
-    table: &'static str,
+/// A write for several rows of one partition, ready to run.
+pub struct Batch {
+    statement: Statement,
 }
 
-impl Pair {
-    /// Runs both.
-    pub async fn run(
-        &self,
-        first: impl SerializeRow,
-        second: impl SerializeRow,
-    ) -> Result<(), StoreError> {
+impl Batch {
+    /// Runs it for these rows, which are all of one partition.
+    pub async fn run<R: SerializeRow>(&self, rows: Vec<R>) -> Result<(), StoreError> {
+        let Statement { session, metrics, prepared, table, kind } = &self.statement;
+        let mut batch = DriverBatch::new(BatchType::Unlogged);
+        for _ in &rows {
+            batch.append_statement(prepared.clone());
+        }
+        batch.set_execution_profile_handle(prepared.get_execution_profile_handle().cloned());
+        batch.set_is_idempotent(prepared.get_is_idempotent());
+        batch.set_request_timeout(prepared.get_request_timeout());
         let started = Instant::now();
-        let result = self.session.batch(&self.batch, (first, second)).await;
-        self.metrics.store_call(self.table, CallKind::Write, started, result.is_ok());
-        result.map(drop).map_err(|error| store_error(self.table, &error))
+        let result = session.batch(&batch, rows).await;
+        metrics.store_call(table, *kind, started, result.is_ok());
+        result.map(drop).map_err(|error| store_error(table, &error))
     }
 }
 

@@ -112,8 +112,8 @@ broken!(SessionStore {
 broken!(CartStore {
     fn cart_log(&CartOwner) -> CartLog;
     fn cart_note(&CartOwner, Uuid) -> Option<KeyNote>;
-    fn add_to_cart(&CartOwner, &Operation, Option<KeyNote>) -> ();
-    fn put_checkpoint(&CartOwner, &Checkpoint) -> ();
+    fn add_to_cart(&CartOwner, &Operation) -> ();
+    fn put_checkpoint(&CartOwner, &Checkpoint, &[KeyNote]) -> ();
     fn record_hand_over(Uuid, &HandOver) -> HandOver;
     fn hand_over(Uuid, u32) -> Option<HandOver>;
     fn cart_history(&CartOwner, Option<LogPlace>, usize) -> Vec<Operation>;
