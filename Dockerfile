@@ -22,6 +22,9 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
 
 # The same Debian as the build stage: the binary uses its C library.
 FROM debian:bookworm-slim
+# Authorities that an identity provider's https:// address is trusted by.
+RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates \
+    && rm -rf /var/lib/apt/lists/*
 # A fixed number, so that a volume keeps its owner from one version of the image to the next.
 RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /data vitrina \
     && install --directory --owner=vitrina --group=vitrina --mode=0750 /data

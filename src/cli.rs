@@ -13,10 +13,13 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::clock::{Clock, SystemClock};
-use crate::config::{AuthConfig, CassandraConfig, ConfigError, LogFormat, Secret, StoreConfig};
+use crate::config::{
+    AuthConfig, CassandraConfig, ConfigError, JWKS, JWT_SECRET, JWT_SECRET_PREVIOUS, JwksConfig,
+    JwksSource, LogFormat, Secret, StoreConfig,
+};
 use crate::demo;
 use crate::graphql::ShopGraph;
-use crate::server::{Role, sign_token};
+use crate::server::{Role, check_jwks_file, sign_token};
 use crate::storage::{self, OpenError, StoreError};
 use crate::telemetry::{self, Metrics};
 
@@ -86,6 +89,65 @@ impl StoreArgs {
 }
 
 #[derive(Args)]
+struct AuthArgs {
+    /// The identity provider's public keys (a JSON Web Key Set): a file, or an https:// address
+    #[arg(long, env = "VITRINA_JWKS", value_name = "FILE|ADDRESS")]
+    jwks: Option<String>,
+    /// The `iss` that every token must have
+    #[arg(long, env = "VITRINA_JWT_ISSUER", value_name = "NAME")]
+    jwt_issuer: Option<String>,
+    /// The `aud` that every token must have
+    #[arg(long, env = "VITRINA_JWT_AUDIENCE", value_name = "NAME")]
+    jwt_audience: Option<String>,
+}
+
+impl AuthArgs {
+    /// Who may sign tokens. Without a secret and without keys, `otherwise` says which secret does.
+    fn config(
+        &self,
+        otherwise: impl FnOnce() -> Result<Secret, ConfigError>,
+    ) -> Result<AuthConfig, ConfigError> {
+        let jwks = self.jwks.as_deref().map(JwksConfig::parse).transpose()?;
+        let previous = secret(JWT_SECRET_PREVIOUS)?;
+        let mut auth = match secret(JWT_SECRET)? {
+            Some(secret) => AuthConfig::new(secret)?,
+            None if previous.is_some() => {
+                let fault = "is of use only beside VITRINA_JWT_SECRET, which is not set";
+                return Err(ConfigError::new(JWT_SECRET_PREVIOUS, fault));
+            }
+            None if jwks.is_some() => AuthConfig::default(),
+            None => AuthConfig::new(otherwise()?)?,
+        };
+        if let Some(previous) = previous {
+            auth = auth.with_previous(previous)?;
+        }
+        let issuer = named("--jwt-issuer / VITRINA_JWT_ISSUER", self.jwt_issuer.as_ref())?;
+        let audience = named("--jwt-audience / VITRINA_JWT_AUDIENCE", self.jwt_audience.as_ref())?;
+        Ok(AuthConfig { jwks, issuer, audience, ..auth })
+    }
+
+    /// The same, for a server: the file with the keys must be there.
+    fn config_to_serve(
+        &self,
+        otherwise: impl FnOnce() -> Result<Secret, ConfigError>,
+    ) -> Result<AuthConfig, ConfigError> {
+        let auth = self.config(otherwise)?;
+        if let Some(JwksConfig { source: JwksSource::File(path), .. }) = &auth.jwks {
+            check_jwks_file(path).map_err(|fault| ConfigError::new(JWKS, fault))?;
+        }
+        Ok(auth)
+    }
+}
+
+/// A name that tokens must have. An empty one is a mistake, not a wish to leave it unchecked.
+fn named(setting: &'static str, name: Option<&String>) -> Result<Option<String>, ConfigError> {
+    match name {
+        Some(name) if name.is_empty() => Err(ConfigError::new(setting, "must not be empty")),
+        name => Ok(name.cloned()),
+    }
+}
+
+#[derive(Args)]
 struct DemoArgs {
     #[command(flatten)]
     store: StoreArgs,
@@ -107,6 +169,8 @@ struct TokenArgs {
     #[arg(long, env = "VITRINA_TOKEN_HOURS", default_value_t = 12,
           value_parser = clap::value_parser!(u32).range(1..=8_760))]
     hours: u32,
+    #[command(flatten)]
+    auth: AuthArgs,
     /// The store whose running demo accepts the token, if there is no `VITRINA_JWT_SECRET`
     #[arg(long, env = "VITRINA_STORE", default_value = "embedded:./data", value_name = "STORE")]
     store: String,
@@ -224,15 +288,18 @@ async fn fill(config: &StoreConfig, products: u64) -> Result<(), Failure> {
 }
 
 fn token(args: &TokenArgs) -> Result<(), Failure> {
-    let secret = match (secret("VITRINA_JWT_SECRET")?, StoreConfig::parse(&args.store)?) {
-        (Some(secret), _) => secret,
-        (None, StoreConfig::Embedded { dir }) => demo_secret(&dir)?,
-        (None, StoreConfig::Cassandra(_)) => return Err(no_secret().into()),
-    };
     if args.user.trim().is_empty() {
         return Err(ConfigError::new("--user / VITRINA_TOKEN_USER", "must not be empty").into());
     }
-    let auth = AuthConfig::new(secret)?;
+    let store = StoreConfig::parse(&args.store)?;
+    let auth = args.auth.config(|| match store {
+        StoreConfig::Embedded { dir } => demo_secret(&dir),
+        StoreConfig::Cassandra(_) => Err(no_secret()),
+    })?;
+    if auth.jwt_secret.is_none() {
+        let fault = "is not set; tokens come from the identity provider that VITRINA_JWKS names";
+        return Err(ConfigError::new(JWT_SECRET, fault).into());
+    }
     let life = Duration::from_secs(u64::from(args.hours) * 3_600);
     let expires = SystemClock.now().after(life);
     println!("{}", sign_token(&auth, &args.user, args.role, expires).map_err(Failure::Other)?);
@@ -247,15 +314,16 @@ fn demo_secret_path(dir: &Path) -> PathBuf {
 fn demo_secret(dir: &Path) -> Result<Secret, ConfigError> {
     std::fs::read_to_string(demo_secret_path(dir)).map(Secret::new).map_err(|_| {
         ConfigError::new(
-            "VITRINA_JWT_SECRET",
+            JWT_SECRET,
             format!("is not set, and no demo is running on {}", dir.display()),
         )
     })
 }
 
 fn no_secret() -> ConfigError {
-    let fault = "is not set; outside the demo the server needs the secret that signs its tokens";
-    ConfigError::new("VITRINA_JWT_SECRET", fault)
+    let fault = "is not set, and neither is VITRINA_JWKS; outside the demo the server needs the \
+                 secret that signs its tokens, or the keys of an identity provider";
+    ConfigError::new(JWT_SECRET, fault)
 }
 
 /// A secret from the environment: not a flag, because every process of the machine sees flags.

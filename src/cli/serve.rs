@@ -11,15 +11,14 @@ use clap::{Parser, ValueEnum};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Failure, StoreArgs, demo_secret_path, no_secret, secret};
+use super::{AuthArgs, Failure, StoreArgs, demo_secret_path, no_secret};
 use crate::app::{App, Shop};
 use crate::cache::Tiers;
 use crate::catalog::model::buckets::SPLIT_ROWS;
 use crate::catalog::service::keeper;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{
-    AuthConfig, CacheConfig, Config, ConfigError, Limits, Secret, ShopRules, SocketLimits,
-    StoreConfig,
+    CacheConfig, Config, ConfigError, Limits, Secret, ShopRules, SocketLimits, StoreConfig,
 };
 use crate::storage::Store;
 use crate::telemetry::Metrics;
@@ -32,6 +31,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 pub(super) struct ServeArgs {
     #[command(flatten)]
     pub(super) store: StoreArgs,
+    #[command(flatten)]
+    auth: AuthArgs,
     /// Where to listen
     #[arg(
         long,
@@ -103,17 +104,13 @@ pub(super) struct Plan {
 
 impl ServeArgs {
     pub(super) fn plan(&self) -> Result<Plan, ConfigError> {
-        if std::env::var_os("VITRINA_JWKS").is_some() {
-            let fault = "this version takes tokens signed with VITRINA_JWT_SECRET only; unset it";
-            return Err(ConfigError::new("VITRINA_JWKS", fault));
-        }
         let store = self.store.config()?;
         let is_demo = !self.no_demo && matches!(store, StoreConfig::Embedded { .. });
-        let (auth, own_secret) = match secret("VITRINA_JWT_SECRET")? {
-            Some(secret) => (AuthConfig::new(secret)?, false),
-            None if is_demo => (AuthConfig::new(random_secret())?, true),
-            None => return Err(no_secret()),
-        };
+        let mut own_secret = false;
+        let auth = self.auth.config_to_serve(|| {
+            own_secret = is_demo;
+            if is_demo { Ok(random_secret()) } else { Err(no_secret()) }
+        })?;
         let limits = Limits {
             body_bytes: usize::try_from(self.max_body_bytes).unwrap_or(usize::MAX),
             deadline: Duration::from_millis(self.deadline_ms.into()),
@@ -157,6 +154,7 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
     let mut stop = Stop::listen()?;
     let metrics = Arc::new(Metrics::default());
     let app = Arc::new(App::new(config, metrics.clone()));
+    tokio::spawn(app.identity.keep());
 
     // Listening comes first, so that health checks are answered while the store is being opened.
     let (tell_server, told) = tokio::sync::oneshot::channel::<()>();
@@ -229,6 +227,9 @@ async fn fill(store: &dyn Store, clock: &dyn Clock) -> Result<(), Failure> {
 fn greet(config: &Config, address: SocketAddr, made_secret: bool) {
     let token = "vitrina token --user me --role staff";
     let how = match (&config.store, made_secret) {
+        _ if config.auth.jwt_secret.is_none() => {
+            "from the identity provider that VITRINA_JWKS names".to_owned()
+        }
         (StoreConfig::Embedded { dir }, true) => format!(
             "{token} --store embedded:{}\n             (signed with a secret made for this run; \
              set VITRINA_JWT_SECRET to keep one)",
@@ -252,11 +253,13 @@ struct SecretFile(std::path::PathBuf);
 
 impl SecretFile {
     fn write(config: &Config) -> Result<Self, Failure> {
-        let StoreConfig::Embedded { dir } = &config.store else {
+        let (StoreConfig::Embedded { dir }, Some(secret)) =
+            (&config.store, &config.auth.jwt_secret)
+        else {
             return Err(no_secret().into());
         };
         let path = demo_secret_path(dir);
-        write_private(&path, config.auth.jwt_secret.expose())
+        write_private(&path, secret.expose())
             .map_err(|error| Failure::Other(format!("{}: {error}", path.display())))?;
         Ok(Self(path))
     }

@@ -1,5 +1,9 @@
 //! Who asks: bearer tokens of the shop's identity provider.
 
+mod jwks;
+
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::http::HeaderMap;
@@ -8,6 +12,8 @@ use clap::ValueEnum;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
 
+use self::jwks::Jwks;
+pub(crate) use self::jwks::check_file;
 use crate::clock::Timestamp;
 use crate::config::AuthConfig;
 use crate::error::Error;
@@ -30,11 +36,24 @@ pub enum Role {
     Staff,
 }
 
-#[derive(Serialize, Deserialize)]
+/// What is read of a token; its library looks at the rest.
+#[derive(Deserialize)]
 struct Claims {
     sub: String,
     role: Role,
     exp: u64,
+}
+
+/// What a token of our own says.
+#[derive(Serialize)]
+struct OwnClaims<'a> {
+    sub: &'a str,
+    role: Role,
+    exp: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iss: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aud: Option<&'a str>,
 }
 
 /// Who asks, and for how long that is certain.
@@ -48,8 +67,12 @@ pub struct Known {
 
 /// Tells who a request comes from.
 pub struct Identity {
-    key: DecodingKey,
-    validation: Validation,
+    /// The secret that signs, and the one before it.
+    secrets: Vec<DecodingKey>,
+    /// The keys of the identity provider.
+    jwks: Option<Arc<Jwks>>,
+    /// What a token must say, for each algorithm that is taken at all.
+    rules: HashMap<Algorithm, Validation>,
 }
 
 /// One answer for every fault of a token: which one it was helps nobody but an attacker.
@@ -59,17 +82,27 @@ pub(super) const REFUSED: Error =
 impl Identity {
     /// Accepts the tokens that the configuration says.
     pub fn new(config: &AuthConfig) -> Self {
-        // Naming the one algorithm shuts out `none` and keys taken for another algorithm's.
-        let mut validation = Validation::new(Algorithm::HS256);
-        validation.leeway = LEEWAY_SECONDS;
-        validation.validate_nbf = true;
-        validation.validate_aud = false;
-        validation.set_required_spec_claims(&["exp", "sub"]);
-        let key = DecodingKey::from_secret(config.jwt_secret.expose().as_bytes());
-        Self { key, validation }
+        let secrets = [&config.jwt_secret, &config.jwt_secret_previous].into_iter().flatten();
+        let secrets = secrets.map(|secret| DecodingKey::from_secret(secret.expose().as_bytes()));
+        let taken = [Algorithm::HS256, Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
+        Self {
+            secrets: secrets.collect(),
+            jwks: config.jwks.clone().map(Jwks::new).map(Arc::new),
+            rules: taken.map(|algorithm| (algorithm, rules(config, algorithm))).into(),
+        }
     }
 
-    /// Who comes with this token; a guest, if with none.
+    /// Keeps the keys of the identity provider fresh for as long as it is polled.
+    pub fn keep(&self) -> impl Future<Output = ()> + Send + use<> {
+        let jwks = self.jwks.clone();
+        async move {
+            if let Some(jwks) = jwks {
+                jwks.keep().await;
+            }
+        }
+    }
+
+    /// Who comes with this token; nobody, if with none.
     pub(super) async fn of_bearer(&self, token: Option<&str>) -> Result<Known, Error> {
         match token {
             Some(token) => self.verify(token).await,
@@ -77,11 +110,25 @@ impl Identity {
         }
     }
 
-    /// Who a token says its bearer is.
+    /// Who a token says its bearer is. It fails with [`Error::Unavailable`] where that takes a key
+    /// that could not be fetched: such a token may be good.
     pub async fn verify(&self, token: &str) -> Result<Known, Error> {
-        let claims = jsonwebtoken::decode::<Claims>(token, &self.key, &self.validation)
-            .map_err(|_| REFUSED)?
-            .claims;
+        let header = jsonwebtoken::decode_header(token).map_err(|_| REFUSED)?;
+        // Whoever writes `crit` wants a token refused by those who do not know what it names.
+        if header.crit.is_some() {
+            return Err(REFUSED);
+        }
+        let rules = self.rules.get(&header.alg).ok_or(REFUSED)?;
+        // The header says what it wants to be verified as; which keys there are for that, and
+        // that they are for nothing else, we say.
+        let claims = if header.alg == Algorithm::HS256 {
+            self.secrets.iter().find_map(|secret| claims(token, secret, rules))
+        } else {
+            let jwks = self.jwks.as_ref().ok_or(REFUSED)?;
+            let key = jwks.key(header.alg, header.kid.as_deref()).await?;
+            claims(token, &key.decoding, rules)
+        };
+        let claims = claims.ok_or(REFUSED)?;
         let sound = !claims.sub.is_empty()
             && claims.sub.len() <= MAX_SUBJECT_BYTES
             && !claims.sub.chars().any(char::is_control);
@@ -96,6 +143,31 @@ impl Identity {
         let ends = Duration::from_secs(claims.exp.saturating_add(LEEWAY_SECONDS));
         Ok(Known { viewer, lasts: Some(ends.saturating_sub(now)) })
     }
+}
+
+/// What a token of this algorithm must say.
+fn rules(config: &AuthConfig, algorithm: Algorithm) -> Validation {
+    // Naming the one algorithm shuts out `none` and keys taken for another algorithm's.
+    let mut rules = Validation::new(algorithm);
+    rules.leeway = LEEWAY_SECONDS;
+    rules.validate_nbf = true;
+    let mut required = vec!["exp", "sub"];
+    if let Some(issuer) = &config.issuer {
+        rules.set_issuer(&[issuer]);
+        required.push("iss");
+    }
+    rules.validate_aud = config.audience.is_some();
+    if let Some(audience) = &config.audience {
+        rules.set_audience(&[audience]);
+        required.push("aud");
+    }
+    rules.set_required_spec_claims(&required);
+    rules
+}
+
+/// What a token says, if it is signed with this key and says what it must.
+fn claims(token: &str, key: &DecodingKey, rules: &Validation) -> Option<Claims> {
+    jsonwebtoken::decode(token, key, rules).ok().map(|token| token.claims)
 }
 
 /// The values of `Authorization`; `None` is one that is no text.
@@ -128,9 +200,13 @@ pub fn sign_token(
     role: Role,
     expires: Timestamp,
 ) -> Result<String, String> {
+    let Some(secret) = &config.jwt_secret else {
+        return Err("there is no secret to sign with".to_owned());
+    };
     let exp = u64::try_from(expires.millis() / 1_000).unwrap_or(0);
-    let claims = Claims { sub: user.to_owned(), role, exp };
-    let key = EncodingKey::from_secret(config.jwt_secret.expose().as_bytes());
+    let (iss, aud) = (config.issuer.as_deref(), config.audience.as_deref());
+    let claims = OwnClaims { sub: user, role, exp, iss, aud };
+    let key = EncodingKey::from_secret(secret.expose().as_bytes());
     jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key)
         .map_err(|error| error.to_string())
 }

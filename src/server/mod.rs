@@ -24,6 +24,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 pub(crate) use document::Documents;
+pub(crate) use identity::check_file as check_jwks_file;
 pub use identity::{Identity, Known, Role, sign_token};
 pub(crate) use websocket::Sockets;
 

@@ -3,13 +3,15 @@
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use vitrina::clock::{Clock, SystemClock};
-use vitrina::server::Role;
+use vitrina::config::{AuthConfig, Secret};
+use vitrina::server::{Role, sign_token};
 
 use super::{DELETE, UPSERT, data, post, product, staff, stock};
 use crate::support::http::Answer;
 use crate::support::server::{SECRET, TestServer, token};
+use crate::support::stores::TestStore;
 
-fn now() -> i64 {
+pub(super) fn now() -> i64 {
     SystemClock.now().micros() / 1_000_000
 }
 
@@ -23,7 +25,7 @@ fn signed(claims: &Value) -> String {
 }
 
 /// The claims of a member of staff, with some of them changed; null takes one away.
-fn claims(changes: &Value) -> Value {
+pub(super) fn claims(changes: &Value) -> Value {
     let mut claims = json!({ "sub": "manager-1", "role": "staff", "exp": now() + 600 });
     for (name, value) in changes.as_object().unwrap() {
         match value {
@@ -35,7 +37,7 @@ fn claims(changes: &Value) -> Value {
 }
 
 /// A query that anybody may ask, with these values of Authorization.
-async fn public_query(server: &TestServer, authorization: &[&str]) -> Answer {
+pub(super) async fn public_query(server: &TestServer, authorization: &[&str]) -> Answer {
     let mut headers = vec![("content-type", "application/json")];
     headers.extend(authorization.iter().map(|value| ("authorization", *value)));
     post(&server.http, &headers, r#"{"query":"{ __typename }"}"#).await
@@ -53,7 +55,7 @@ async fn assert_refused(server: &TestServer, authorization: &[&str], why: &str) 
     }
 }
 
-async fn assert_token_refused(server: &TestServer, token: &str, why: &str) {
+pub(super) async fn assert_token_refused(server: &TestServer, token: &str, why: &str) {
     assert_refused(server, &[&format!("Bearer {token}")], why).await;
 }
 
@@ -187,6 +189,74 @@ async fn a_token_with_missing_or_impossible_claims_is_refused() {
         let token = signed(&claims(&changes));
         assert_token_refused(&server, &token, &changes.to_string()).await;
     }
+}
+
+#[tokio::test]
+async fn the_secret_before_is_taken_and_the_one_before_that_is_not() {
+    let [newest, previous, oldest] = ["newest", "previous", "oldest"].map(|name| name.repeat(6));
+    let auth = AuthConfig::new(Secret::new(newest.as_str())).unwrap();
+    let auth = auth.with_previous(Secret::new(previous.as_str())).unwrap();
+    let store = TestStore::embedded().await;
+    let server = TestServer::start_on(store, |config| config.auth = auth.clone()).await;
+    let signed = |secret: &str| signed_with(Algorithm::HS256, secret, &claims(&json!({})));
+    for secret in [&newest, &previous] {
+        let answer = public_query(&server, &[&format!("Bearer {}", signed(secret))]).await;
+        assert_eq!(answer.status, 200, "{secret}");
+    }
+    assert_token_refused(&server, &signed(&oldest), "the oldest").await;
+    assert_token_refused(&server, &signed(SECRET), "a stranger's").await;
+    let expired = claims(&json!({ "exp": now() - 45 }));
+    let expired = signed_with(Algorithm::HS256, &previous, &expired);
+    assert_token_refused(&server, &expired, "the previous, expired").await;
+    // What signs is the newest.
+    let expires = SystemClock.now();
+    let made = sign_token(&auth, "me", Role::Staff, expires).unwrap();
+    let only = AuthConfig::new(Secret::new(newest)).unwrap();
+    assert_eq!(made, sign_token(&only, "me", Role::Staff, expires).unwrap());
+}
+
+#[tokio::test]
+async fn issuer_and_audience_must_be_right_where_they_are_configured() {
+    let mut auth = AuthConfig::new(Secret::new(SECRET)).unwrap();
+    auth.issuer = Some("https://id.example".to_owned());
+    auth.audience = Some("shop".to_owned());
+    let store = TestStore::embedded().await;
+    let server = TestServer::start_on(store, |config| config.auth = auth.clone()).await;
+    let signed = |iss: Value, aud: Value| signed(&claims(&json!({ "iss": iss, "aud": aud })));
+    let (iss, aud) = (json!("https://id.example"), json!("shop"));
+    for aud in [aud.clone(), json!(["shop"]), json!(["other", "shop"])] {
+        let token = signed(iss.clone(), aud.clone());
+        let answer = public_query(&server, &[&format!("Bearer {token}")]).await;
+        assert_eq!(answer.status, 200, "{aud}");
+    }
+    for wrong in [
+        Value::Null,
+        json!(""),
+        json!("other"),
+        json!("SHOP"),
+        json!(["other"]),
+        json!([]),
+        json!(7),
+        json!({ "shop": true }),
+    ] {
+        let why = wrong.to_string();
+        assert_token_refused(&server, &signed(iss.clone(), wrong.clone()), &why).await;
+        assert_token_refused(&server, &signed(wrong, aud.clone()), &why).await;
+    }
+    // `vitrina token` makes such as are taken.
+    let expires = SystemClock.now().after(std::time::Duration::from_secs(60));
+    let token = sign_token(&auth, "me", Role::Customer, expires).unwrap();
+    assert_eq!(public_query(&server, &[&format!("Bearer {token}")]).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_token_that_must_be_understood_further_is_refused() {
+    let server = TestServer::start().await;
+    let key = EncodingKey::from_secret(SECRET.as_bytes());
+    let mut header = Header::new(Algorithm::HS256);
+    header.crit = Some(vec!["exp".to_owned()]);
+    let token = jsonwebtoken::encode(&header, &claims(&json!({})), &key).unwrap();
+    assert_token_refused(&server, &token, "crit").await;
 }
 
 #[tokio::test]

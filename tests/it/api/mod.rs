@@ -47,6 +47,7 @@ mod failures;
 mod hostile;
 mod hostile_bodies;
 mod identity;
+mod identity_keys;
 mod pages;
 mod staff;
 mod stock;

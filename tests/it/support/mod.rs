@@ -2,6 +2,7 @@
 
 pub mod http;
 pub mod process;
+pub mod provider;
 pub mod redis;
 pub mod server;
 pub mod stores;

@@ -57,8 +57,14 @@ impl ServerProcess {
         Self::spawn(&mut vitrina(&["serve", "--listen", "127.0.0.1:0", "--store", &store]))
     }
 
-    fn spawn(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    /// Starts a command that serves, and waits until it greets.
+    pub fn spawn(command: &mut Command) -> Self {
+        Self::spawn_with_log(command, Stdio::null())
+    }
+
+    /// The same, with its log in a place of its own.
+    pub fn spawn_with_log(command: &mut Command, log: impl Into<Stdio>) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let address = lines.find_map(|line| {
             let line = line.unwrap();
