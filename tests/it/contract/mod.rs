@@ -3,7 +3,9 @@
 
 mod browse;
 mod cache;
+mod carts;
 mod catalog;
 mod engine;
 pub mod inventory;
 mod migrations;
+mod sessions;
