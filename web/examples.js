@@ -179,4 +179,73 @@ subscription StockChanged($ids: [ID!]!, $zone: String!) {
 `,
     variables: asJson({ ids: ["PROD-12345"], zone: "Москва" }),
   },
+  {
+    query: `# Begins a guest's session. Copy the token from the
+# answer into the headers of the next tab: it is good
+# for 30 days after it was last used, and so is the cart.
+
+mutation SessionStart($input: SessionInput) {
+  sessionStart(input: $input) {
+    token
+    session {
+      id
+      geoZone
+    }
+    userErrors {
+      code
+      field
+      message
+    }
+  }
+}
+`,
+    variables: asJson({ input: { deviceType: "web", geoZone: "Москва" } }),
+  },
+  {
+    query: `# Puts products into the cart. It needs a token in the
+# Headers pane below: the guest's of the tab before, or a
+# customer's (vitrina token --user anna).
+#
+# With the same idempotencyKey it is carried out once,
+# however often you press ▶. Then ask for
+#   { cart { totalQuantity } }
+# or watch with
+#   subscription { cartChanged { totalQuantity } }
+
+mutation AddToCart($lines: [CartLineInput!]!, $key: String) {
+  cartLinesAdd(lines: $lines, idempotencyKey: $key) {
+    cart {
+      totalQuantity
+      subtotal {
+        amount
+        currencyCode
+      }
+      lines {
+        name
+        quantity
+        total {
+          amount
+        }
+      }
+      notices {
+        code
+        message
+      }
+    }
+    userErrors {
+      code
+      field
+      message
+    }
+  }
+}
+`,
+    variables: asJson({
+      lines: [
+        { productId: "PROD-12345", quantity: 2 },
+        { productId: "PROD-11000", quantity: 1 },
+      ],
+      key: "first try",
+    }),
+  },
 ];

@@ -29,8 +29,10 @@ const TITLES = [
   "ProductsUpsert",
   "ProductsDelete",
   "StockChanged",
+  "SessionStart",
+  "AddToCart",
 ];
-const [CARD, , , UPSERT, DELETE, WATCH] = TITLES;
+const [CARD, , , UPSERT, DELETE, WATCH, SESSION, CART] = TITLES;
 
 // The same secret signs the staff token and checks it.
 const env = { ...process.env, VITRINA_JWT_SECRET: randomBytes(32).toString("hex") };
@@ -58,7 +60,7 @@ after(async () => {
 // A test runner that is told to stop skips `after`; the server must not stay behind.
 process.on("exit", () => server?.kill("SIGKILL"));
 
-test("opens with the six examples in its tabs", async () => {
+test("opens with the eight examples in its tabs", async () => {
   const response = await page.goto(`${origin}/graphql`);
   assert.match(response.headers()["content-type"], /^text\/html/);
   assert.match(response.headers()["content-security-policy"], /script-src 'self';/, "build web/ first");
@@ -173,6 +175,26 @@ test("runs the staff examples with a token in the headers editor", async () => {
   const stored = await page.evaluate(() => JSON.stringify(localStorage));
   assert.match(stored, /mutation ProductsDelete/);
   assert.ok(!stored.includes(token), "the token is in the browser's storage");
+});
+
+test("fills a guest's cart with the last two examples", async () => {
+  await openTab(SESSION);
+  const { data: begun } = await execute();
+  const { token, session } = begun.sessionStart;
+  assert.equal(session.geoZone, "Москва");
+
+  await openTab(CART);
+  const { errors } = await execute();
+  assert.equal(errors[0].extensions.code, "UNAUTHENTICATED");
+  await fillHeaders(token);
+  // Twice, with one key: it is carried out once.
+  for (let i = 0; i < 2; i++) {
+    const { data } = await execute();
+    assert.deepEqual(data.cartLinesAdd.userErrors, []);
+    assert.equal(data.cartLinesAdd.cart.totalQuantity, 3);
+  }
+  await resultContains(`"totalQuantity":3`);
+  await openTab(DELETE);
 });
 
 test("comes back after a reload as it was left", async () => {
