@@ -16,6 +16,7 @@ use crate::graphql::ShopGraph;
 use crate::inventory::InventoryService;
 use crate::inventory::service::StockCaches;
 use crate::page::CursorKey;
+use crate::root_key::RootKey;
 use crate::server::{Documents, Identity, Sockets};
 use crate::sessions::SessionService;
 use crate::storage::{Store, StoreError};
@@ -65,7 +66,7 @@ impl Shop {
 
 /// Tells this shop from others that share a Redis: the same for all instances on one store, and
 /// nothing that the root key could be guessed from.
-fn shop_name(root: &[u8; 32]) -> String {
+fn shop_name(root: &RootKey) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, root);
     let name = hmac::sign(&key, b"vitrina cache name, first form");
     URL_SAFE_NO_PAD.encode(&name.as_ref()[..8])

@@ -43,6 +43,7 @@ pub mod inventory;
 pub mod money;
 pub mod page;
 pub mod product_id;
+pub mod root_key;
 pub mod server;
 pub mod sessions;
 pub mod storage;

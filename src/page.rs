@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::error::Error;
+use crate::root_key::{self, RootKey};
 
 /// How long a page is if the client does not say.
 pub const DEFAULT_PAGE: usize = 20;
@@ -60,10 +61,8 @@ pub struct CursorKey(hmac::Key);
 
 impl CursorKey {
     /// The key for cursors, made from the shop's root key. It is for nothing else.
-    pub fn derive(root: &[u8; 32]) -> Self {
-        let root = hmac::Key::new(hmac::HMAC_SHA256, root);
-        let own = hmac::sign(&root, b"vitrina cursors, first form");
-        Self(hmac::Key::new(hmac::HMAC_SHA256, own.as_ref()))
+    pub fn derive(root: &RootKey) -> Self {
+        Self(root_key::derive(root, "vitrina cursors, first form"))
     }
 
     /// A cursor for a place in a list. `list` tells the list from all others.

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::clock::Timestamp;
 use crate::geo_zone::GeoZone;
+use crate::root_key::{self, RootKey};
 
 /// How long a session lives without activity.
 pub const SESSION_LIFE: Duration = Duration::from_secs(24 * 3_600);
@@ -114,10 +115,8 @@ pub struct TokenKey(hmac::Key);
 
 impl TokenKey {
     /// The key for tokens, made from the shop's root key. It is for nothing else.
-    pub fn derive(root: &[u8; 32]) -> Self {
-        let root = hmac::Key::new(hmac::HMAC_SHA256, root);
-        let own = hmac::sign(&root, b"vitrina session tokens, first form");
-        Self(hmac::Key::new(hmac::HMAC_SHA256, own.as_ref()))
+    pub fn derive(root: &RootKey) -> Self {
+        Self(root_key::derive(root, "vitrina session tokens, first form"))
     }
 
     /// Whether a text looks like a token of a session, good or bad.

@@ -12,6 +12,7 @@ use super::store::SessionStore;
 use crate::cache::{CacheKey, CacheSettings, Entry, Tiers, VersionedCache};
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::root_key::RootKey;
 use crate::storage::StoreError;
 use crate::telemetry::Metrics;
 
@@ -46,7 +47,7 @@ impl SessionService {
     pub fn new(
         store: Arc<dyn SessionStore>,
         clock: Arc<dyn Clock>,
-        root: &[u8; 32],
+        root: &RootKey,
         tiers: &Tiers,
         metrics: &Metrics,
     ) -> Self {

@@ -21,8 +21,12 @@ const CYCLE: Duration = Duration::from_millis(1_200);
 const MAX_TURN: Duration = Duration::from_millis(400);
 /// The shortest one: a few rounds.
 const MIN_TURN: Duration = Duration::from_millis(80);
-/// The time between two looks of those who wait, about.
-const LOOK: Duration = Duration::from_millis(10);
+/// The time between two looks of those who wait, about, while a turn is young …
+const LOOK: Duration = Duration::from_millis(40);
+/// … and once it may end at any moment.
+const CLOSE_LOOK: Duration = Duration::from_millis(5);
+/// A turn is young for so long.
+const YOUNG: Duration = Duration::from_millis(300);
 /// Whoever does not move for so long has lost its turn.
 const STALLED: Duration = Duration::from_millis(300);
 /// How often who waits says so.
@@ -42,6 +46,8 @@ pub(super) struct Turns {
     seen: Option<Instant>,
     /// When this process's turn began.
     began: Option<Instant>,
+    /// When this process last named another to be the next.
+    handed_over: Option<Instant>,
     /// How many others stood in line when it was last looked at.
     others: u32,
     /// The version that this process wrote last.
@@ -50,7 +56,7 @@ pub(super) struct Turns {
 
 impl Turns {
     pub(super) fn new(me: Uuid) -> Self {
-        Self { me, seen: None, began: None, others: 1, written: None }
+        Self { me, seen: None, began: None, handed_over: None, others: 1, written: None }
     }
 
     /// Whether others write the row, too.
@@ -81,10 +87,10 @@ impl Turns {
         }
         self.began = None;
         let next = self.successor(store, key).await;
-        if next.is_none() {
-            // Nobody waits: it goes on.
-            self.began = Some(Instant::now());
-        }
+        let now = Instant::now();
+        // Where nobody waits it goes on.
+        (self.began, self.handed_over) =
+            if next.is_none() { (Some(now), None) } else { (None, Some(now)) };
         next.or(Some(self.me))
     }
 
@@ -121,20 +127,30 @@ impl Turns {
     pub(super) async fn wait(&mut self, store: &dyn InventoryStore, key: &StockKey) {
         let began = Instant::now();
         let mut seen: Option<(i64, Instant)> = None;
+        // Whose turn it is, and until when it is young.
+        let mut holder: Option<(Uuid, Instant)> = None;
         let mut stood: Option<Instant> = None;
         while began.elapsed() < MAX_WAIT {
             match store.stock_turn(key).await {
-                Ok(Some((version, Some(other)))) if other != self.me => match seen {
-                    Some((before, since)) if before == version => {
-                        if since.elapsed() >= STALLED {
-                            return;
+                Ok(Some((version, Some(other)))) if other != self.me => {
+                    if holder.is_none_or(|(holder, _)| holder != other) {
+                        // Of the first one it is known only if it was named here.
+                        let began = holder.map(|_| Instant::now()).or(self.handed_over);
+                        holder =
+                            Some((other, began.map_or_else(Instant::now, |began| began + YOUNG)));
+                    }
+                    match seen {
+                        Some((before, since)) if before == version => {
+                            if since.elapsed() >= STALLED {
+                                return;
+                            }
+                        }
+                        _ => {
+                            seen = Some((version, Instant::now()));
+                            self.seen = Some(Instant::now());
                         }
                     }
-                    _ => {
-                        seen = Some((version, Instant::now()));
-                        self.seen = Some(Instant::now());
-                    }
-                },
+                }
                 // It is this one's, or nobody's.
                 // A store that does not answer is met by whoever writes.
                 _ => return,
@@ -144,7 +160,8 @@ impl Turns {
                 // Who is not seen in line comes when nothing moves any more.
                 let _ = store.stand_in_line(key, self.me, true).await;
             }
-            sleep(about(LOOK)).await;
+            let is_young = holder.is_some_and(|(_, until)| Instant::now() < until);
+            sleep(about(if is_young { LOOK } else { CLOSE_LOOK })).await;
         }
     }
 }
