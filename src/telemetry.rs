@@ -1,9 +1,10 @@
 //! What the program tells about itself: log lines and metrics.
 
-use std::cell::{Cell, RefCell};
-use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+mod log;
+mod operations;
+
+use std::sync::Arc;
+use std::time::Instant;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
 use prometheus_client::metrics::counter::Counter;
@@ -11,24 +12,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use serde::Serialize;
-use tracing::Level;
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::{self, MakeWriter};
-use tracing_subscriber::prelude::*;
-use tracing_subscriber::registry;
 
-use crate::config::LogFormat;
+pub use self::log::{LogGuard, init};
+pub(crate) use self::operations::{OperationLine, OperationReads, OperationStats, PageStats};
 
 /// Upper bounds of the time histograms, in seconds: from a hit in memory to the request deadline.
 const SECONDS: [f64; 14] = [
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
 ];
-/// Log lines are written out once so many bytes have gathered, or after [`LOG_FLUSH`].
-const LOG_BUFFER_BYTES: usize = 32 << 10;
-/// The longest a log line waits to be written out.
-const LOG_FLUSH: Duration = Duration::from_millis(100);
-
 /// Whether a store call reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallKind {
@@ -304,7 +295,7 @@ impl Metrics {
             self.store_failures.get_or_create(&labels).inc();
         }
         if kind == CallKind::Read {
-            OperationStats::count(|stats| &stats.reads, 1);
+            OperationStats::store_read();
         }
     }
 
@@ -383,218 +374,5 @@ impl Metrics {
             events = line.events,
             "operation"
         );
-    }
-}
-
-/// What the log says of one operation: never its variables, its text or who asked.
-pub(crate) struct OperationLine<'a> {
-    pub(crate) request_id: &'a str,
-    pub(crate) name: Option<&'a str>,
-    pub(crate) root: Arc<str>,
-    pub(crate) outcome: Outcome,
-    pub(crate) code: Option<&'a str>,
-    pub(crate) took: Duration,
-    pub(crate) reads: &'a OperationReads,
-    /// The events that a subscription has told of.
-    pub(crate) events: Option<u64>,
-}
-
-/// What one operation has cost so far. It travels with the operation's task, so that a store can
-/// count without knowing what it works for.
-#[derive(Debug, Default)]
-pub(crate) struct OperationStats {
-    reads: Cell<u32>,
-    cache_hits: Cell<u32>,
-    pages: RefCell<Vec<PageStats>>,
-    degraded: Cell<bool>,
-}
-
-/// What a page of a category took to read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct PageStats {
-    /// The read model that answered.
-    pub(crate) model: &'static str,
-    pub(crate) partitions: u32,
-    pub(crate) rows: u32,
-}
-
-/// What an operation has cost.
-#[derive(Debug, Clone, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct OperationReads {
-    /// Calls to the store that read.
-    pub(crate) store_reads: u32,
-    /// Answers that needed none.
-    pub(crate) cache_hits: u32,
-    /// The pages of categories; at most [`MAX_PAGES_TOLD`].
-    pub(crate) pages: Vec<PageStats>,
-    /// Whether Redis was wanted and did not answer.
-    #[serde(skip)]
-    pub(crate) degraded: bool,
-}
-
-impl OperationReads {
-    /// Adds what another event of the same subscription has cost.
-    pub(crate) fn add(&mut self, event: Self) {
-        self.store_reads = self.store_reads.saturating_add(event.store_reads);
-        self.cache_hits = self.cache_hits.saturating_add(event.cache_hits);
-        let room = MAX_PAGES_TOLD.saturating_sub(self.pages.len());
-        self.pages.extend(event.pages.into_iter().take(room));
-        self.degraded |= event.degraded;
-    }
-}
-
-/// Pages of one operation that are told of.
-const MAX_PAGES_TOLD: usize = 20;
-
-tokio::task_local! {
-    static OPERATION: OperationStats;
-}
-
-impl OperationStats {
-    /// Runs an operation and answers with its result and what it has cost.
-    pub(crate) async fn collect<F: Future>(operation: F) -> (F::Output, OperationReads) {
-        let counted = async {
-            let output = operation.await;
-            let reads = OPERATION.with(|stats| OperationReads {
-                store_reads: stats.reads.get(),
-                cache_hits: stats.cache_hits.get(),
-                pages: stats.pages.take(),
-                degraded: stats.degraded.get(),
-            });
-            (output, reads)
-        };
-        OPERATION.scope(Self::default(), counted).await
-    }
-
-    /// Notes what a page of a category took.
-    pub(crate) fn page(model: &'static str, partitions: u32, rows: u32) {
-        let _ = OPERATION.try_with(|stats| {
-            let mut pages = stats.pages.borrow_mut();
-            if pages.len() < MAX_PAGES_TOLD {
-                pages.push(PageStats { model, partitions, rows });
-            }
-        });
-    }
-
-    /// Notes that Redis was wanted and did not answer.
-    pub(crate) fn degraded() {
-        let _ = OPERATION.try_with(|stats| stats.degraded.set(true));
-    }
-
-    /// Notes an answer that needed no read because the operation had read it before.
-    pub(crate) fn cache_hit() {
-        Self::cache_hits(1);
-    }
-
-    /// Notes answers that needed no read because they were read before, by anybody.
-    pub(crate) fn cache_hits(count: u32) {
-        Self::count(|stats| &stats.cache_hits, count);
-    }
-
-    fn count(counter: impl Fn(&Self) -> &Cell<u32>, by: u32) {
-        // Outside an operation (the demo, a migration) nobody asks.
-        let _ = OPERATION.try_with(|stats| {
-            let cell = counter(stats);
-            cell.set(cell.get().saturating_add(by));
-        });
-    }
-}
-
-/// Keeps the log going; writes out what has gathered when it is dropped.
-#[must_use]
-pub struct LogGuard(BufferedStderr);
-
-impl Drop for LogGuard {
-    fn drop(&mut self) {
-        self.0.flush();
-    }
-}
-
-/// Starts logging to standard error. Called once, by `main`.
-pub fn init(format: LogFormat) -> LogGuard {
-    let out = BufferedStderr::start();
-    // The driver's own notes about connections are not this program's news; its warnings are.
-    let filter = Targets::new()
-        .with_default(Level::INFO)
-        .with_target("scylla", Level::WARN)
-        // That the cluster is away is told once for each attempt, by whoever waits for it.
-        .with_target("scylla::cluster::metadata", LevelFilter::OFF);
-    let lines = fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(out.clone());
-    // Fails only when logging was started before, as several tests of one process do.
-    let _ = match format {
-        LogFormat::Text => registry().with(lines.with_filter(filter)).try_init(),
-        LogFormat::Json => {
-            registry().with(lines.json().flatten_event(true).with_filter(filter)).try_init()
-        }
-    };
-    LogGuard(out)
-}
-
-/// Writes log lines to standard error a buffer at a time: a system call per line would cost more
-/// than all other work of a small request. Warnings and errors are written at once.
-#[derive(Clone)]
-struct BufferedStderr(Arc<Mutex<Vec<u8>>>);
-
-impl BufferedStderr {
-    fn start() -> Self {
-        let this = Self(Arc::new(Mutex::new(Vec::with_capacity(LOG_BUFFER_BYTES * 2))));
-        let flusher = this.clone();
-        // Without the thread, lines still come out whenever the buffer is full.
-        let _ = std::thread::Builder::new().name("log-flusher".to_owned()).spawn(move || {
-            loop {
-                std::thread::sleep(LOG_FLUSH);
-                flusher.flush();
-            }
-        });
-        this
-    }
-
-    fn append(&self, line: &[u8], at_once: bool) {
-        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer.extend_from_slice(line);
-        if at_once || buffer.len() >= LOG_BUFFER_BYTES {
-            write_out(&mut buffer);
-        }
-    }
-
-    fn flush(&self) {
-        write_out(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-fn write_out(buffer: &mut Vec<u8>) {
-    if !buffer.is_empty() {
-        // A log that cannot be written must not stop the shop.
-        let _ = io::stderr().write_all(buffer);
-        buffer.clear();
-    }
-}
-
-struct Line<'a> {
-    out: &'a BufferedStderr,
-    at_once: bool,
-}
-
-impl Write for Line<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.append(bytes, self.at_once);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for BufferedStderr {
-    type Writer = Line<'a>;
-
-    fn make_writer(&'a self) -> Self::Writer {
-        Line { out: self, at_once: true }
-    }
-
-    fn make_writer_for(&'a self, meta: &tracing::Metadata<'_>) -> Self::Writer {
-        Line { out: self, at_once: *meta.level() <= Level::WARN }
     }
 }
