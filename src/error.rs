@@ -100,8 +100,8 @@ impl Error {
             // Clients that send persisted queries look for exactly this.
             Self::PersistedQueryNotFound => "PersistedQueryNotFound",
             Self::InvalidCursor => {
-                "This is not a cursor of this list. Use one that came with the same category, sort \
-                 and price range."
+                "This is not a cursor of this list. Use one that came with the same list and the \
+                 same arguments, such as category, sort and price range."
             }
             Self::Timeout => "The request took too long and was given up. Try again.",
             Self::Unavailable => "The shop cannot answer this right now. Try again in a moment.",

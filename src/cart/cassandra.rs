@@ -5,13 +5,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use scylla::DeserializeRow;
 use scylla::serialize::value::SerializeValue;
-use scylla::value::MaybeUnset;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::model::{
-    CartLog, CartOwner, Change, Checkpoint, HandOver, KEPT, KeyNote, MAX_UNFOLDED, Operation,
+    CartLog, CartOwner, Change, Checkpoint, HandOver, KEPT, KeyNote, MAX_LOG_ROWS, Operation,
 };
 use super::store::{CartStore, LogPlace};
 use crate::clock::Timestamp;
@@ -27,9 +26,10 @@ const WRITE: Duration = Duration::from_secs(2);
 /// Seldom, and a conditional write for all data centres.
 const RECORD: Duration = Duration::from_secs(4);
 
-/// The parts of a cart, in the order of their rows.
+/// The parts of a cart, in the order of their rows: 0 is the checkpoint, 1 what was handed over, 2
+/// operations, 3 notes.
 const CHECKPOINT: i8 = 0;
-const NOTE: i8 = 2;
+const HAND_OVER: i8 = 1;
 /// Rows that are read at once: the checkpoint, and more operations than one usually leaves. It makes
 /// one read of what would be two, one after the other.
 const FIRST_ROWS: i32 = 17;
@@ -52,11 +52,11 @@ pub struct CartStatements {
 struct CartTable {
     first: Statement,
     operations: Statement,
+    hand_overs: Statement,
     note: Statement,
     add: Statement,
-    /// The checkpoint and notes that go with it.
-    put: Batch,
-    hand_over: Statement,
+    add_notes: Batch,
+    checkpoint: Statement,
     record: Statement,
 }
 
@@ -72,7 +72,7 @@ macro_rules! prepare_table {
                 " (",
                 $owner,
                 ", part, at, operation_id, body) ",
-                "VALUES (?, 1, ?, ?, ?) USING TTL ?"
+                "VALUES (?, 2, ?, ?, ?) USING TTL ?"
             ),
             Access::WriteQuorum,
             WRITE,
@@ -85,7 +85,7 @@ macro_rules! prepare_table {
                     $table,
                     " WHERE ",
                     $owner,
-                    " = ? AND part < 2 LIMIT ?"
+                    " = ? AND part < 3 LIMIT ?"
                 ),
                 Access::ReadQuorum,
                 READ,
@@ -97,7 +97,19 @@ macro_rules! prepare_table {
                     $table,
                     " WHERE ",
                     $owner,
-                    " = ? AND part = 1 AND at <= ? LIMIT ?"
+                    " = ? AND part = 2 AND at <= ? LIMIT ?"
+                ),
+                Access::ReadQuorum,
+                READ,
+            )
+            .await?,
+            hand_overs: prepare(
+                concat!(
+                    "SELECT part, at, operation_id, body FROM ks.",
+                    $table,
+                    " WHERE ",
+                    $owner,
+                    " = ? AND part = 1 LIMIT ?"
                 ),
                 Access::ReadQuorum,
                 READ,
@@ -109,39 +121,40 @@ macro_rules! prepare_table {
                     $table,
                     " WHERE ",
                     $owner,
-                    " = ? AND part = 2 AND at = 0 AND operation_id = ?"
+                    " = ? AND part = 3 AND at = 0 AND operation_id = ?"
                 ),
                 Access::ReadQuorum,
                 READ,
             )
             .await?,
             add,
-            // Of two checkpoints the one that covers more stays, whichever is written later.
-            put: of.batch(
+            add_notes: of.batch(
                 prepare(
                     concat!(
                         "INSERT INTO ks.",
                         $table,
                         " (",
                         $owner,
-                        ", part, at, operation_id, body, fingerprint) ",
-                        "VALUES (?, ?, 0, ?, ?, ?) USING TTL ? AND TIMESTAMP ?"
+                        ", part, at, operation_id, fingerprint) ",
+                        "VALUES (?, 3, 0, ?, ?) USING TTL ?"
                     ),
                     Access::WriteQuorum,
                     WRITE,
                 )
                 .await?,
             ),
-            hand_over: prepare(
+            // Of two checkpoints the one that covers more stays, whichever is written later.
+            checkpoint: prepare(
                 concat!(
-                    "SELECT body FROM ks.",
+                    "INSERT INTO ks.",
                     $table,
-                    " WHERE ",
+                    " (",
                     $owner,
-                    " = ? AND part = 3 AND at = ? AND operation_id = ?"
+                    ", part, at, operation_id, body) ",
+                    "VALUES (?, 0, 0, ?, ?) USING TTL ? AND TIMESTAMP ?"
                 ),
-                Access::ReadQuorum,
-                READ,
+                Access::WriteQuorum,
+                WRITE,
             )
             .await?,
             record: prepare(
@@ -151,7 +164,7 @@ macro_rules! prepare_table {
                     " (",
                     $owner,
                     ", part, at, operation_id, body) ",
-                    "VALUES (?, 3, ?, ?, ?) IF NOT EXISTS USING TTL ?"
+                    "VALUES (?, 1, ?, ?, ?) IF NOT EXISTS USING TTL ?"
                 ),
                 Access::ConditionalEverywhere,
                 RECORD,
@@ -177,7 +190,7 @@ impl CartStatements {
             listed: prepare(
                 "SELECT owner FROM ks.carts_by_day \
                  WHERE day = ? AND shard = ? AND owner > ? LIMIT ?",
-                Access::ReadOne,
+                Access::ReadQuorum,
                 READ,
             )
             .await?,
@@ -256,26 +269,42 @@ fn operation(statement: &Statement, row: LogRow) -> Result<Operation, StoreError
     Ok(Operation { id: row.operation_id, at: Timestamp::from_micros(row.at), is_keyed, change })
 }
 
+fn hand_over(
+    statement: &Statement,
+    owner: &CartOwner,
+    row: LogRow,
+) -> Result<Operation, StoreError> {
+    let CartOwner::Guest(guest) = owner else {
+        return Err(statement.unexpected(&"a hand-over of a customer's cart"));
+    };
+    read(statement, row.body).map(|hand_over: HandOver| hand_over.operation(*guest))
+}
+
 impl CartTable {
-    /// Operations from a moment back, until one that is covered, or there are too many.
-    async fn more(&self, owner: &CartOwner, log: &mut CartLog) -> Result<(), StoreError> {
-        let until = log.checkpoint.as_ref().map(|checkpoint| checkpoint.until);
-        while let Some(last) = log.operations.last().map(|operation| operation.at)
-            && Some(last) > until
-            && log.operations.len() <= MAX_UNFOLDED
-        {
-            let values = (key(owner), last.micros(), MORE_ROWS);
-            let rows: Vec<LogRow> = self.operations.rows(values).await?;
+    /// The operations that were not among the first rows, until one that is covered.
+    async fn more(
+        &self,
+        owner: &CartOwner,
+        mut from: i64,
+        log: &mut CartLog,
+    ) -> Result<(), StoreError> {
+        let until = log.checkpoint.as_ref().map(|checkpoint| checkpoint.until.micros());
+        while log.operations.len() <= MAX_LOG_ROWS {
+            let rows: Vec<LogRow> = self.operations.rows((key(owner), from, MORE_ROWS)).await?;
             let found = rows.len();
             for row in rows {
+                if Some(row.at) <= until {
+                    return Ok(());
+                }
+                from = row.at;
+                // Those of the last moment come twice, which a fold does not mind.
                 log.operations.push(operation(&self.operations, row)?);
             }
-            // Those of the last moment come twice, which a fold does not mind.
             if found < usize::try_from(MORE_ROWS).unwrap_or(usize::MAX) {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
+        Err(self.operations.unexpected(&"a log that is too long to be read"))
     }
 }
 
@@ -285,21 +314,32 @@ impl CartStore for CassandraStore {
         let table = self.carts.table(owner);
         let rows: Vec<LogRow> = table.first.rows((key(owner), FIRST_ROWS)).await?;
         let is_all = rows.len() < usize::try_from(FIRST_ROWS).unwrap_or(usize::MAX);
-        let mut log = CartLog::default();
+        let (mut log, mut last) = (CartLog::default(), i64::MAX);
         for row in rows {
-            if row.part == CHECKPOINT {
-                log.checkpoint = Some(read(&table.first, row.body)?);
-                continue;
+            match row.part {
+                CHECKPOINT => log.checkpoint = Some(read(&table.first, row.body)?),
+                HAND_OVER => log.operations.push(hand_over(&table.first, owner, row)?),
+                _ => {
+                    let until = log.checkpoint.as_ref().map(|there| there.until.micros());
+                    if Some(row.at) <= until {
+                        // From here on everything is covered.
+                        return Ok(log);
+                    }
+                    last = row.at;
+                    log.operations.push(operation(&table.first, row)?);
+                }
             }
-            // From here on everything is covered.
-            let until = log.checkpoint.as_ref().map(|checkpoint| checkpoint.until.micros());
-            if Some(row.at) <= until {
-                return Ok(log);
-            }
-            log.operations.push(operation(&table.first, row)?);
         }
         if !is_all {
-            table.more(owner, &mut log).await?;
+            if last == i64::MAX {
+                // More hand-overs than were read at once.
+                let most = i32::try_from(MAX_LOG_ROWS).unwrap_or(i32::MAX);
+                log.operations.clear();
+                for row in table.hand_overs.rows::<LogRow>((key(owner), most)).await? {
+                    log.operations.push(hand_over(&table.hand_overs, owner, row)?);
+                }
+            }
+            table.more(owner, last, &mut log).await?;
         }
         Ok(log)
     }
@@ -327,39 +367,21 @@ impl CartStore for CassandraStore {
         notes: &[KeyNote],
     ) -> Result<(), StoreError> {
         let table = self.carts.table(owner);
-        let body = write(&table.add, checkpoint)?;
-        let (life, at) = (seconds(KEPT), checkpoint.until.micros().max(1));
-        let row = |part, id, body, fingerprint| (key(owner), part, id, body, fingerprint, life, at);
-        let mut rows = vec![row(CHECKPOINT, Uuid::nil(), MaybeUnset::Set(body), MaybeUnset::Unset)];
-        rows.extend(
-            notes.iter().map(|note| {
-                row(NOTE, note.id, MaybeUnset::Unset, MaybeUnset::Set(note.fingerprint))
-            }),
-        );
-        table.put.run(rows).await
+        let life = seconds(KEPT);
+        if !notes.is_empty() {
+            let note = |note: &KeyNote| (key(owner), note.id, note.fingerprint, life);
+            table.add_notes.run(notes.iter().map(note).collect()).await?;
+        }
+        let body = write(&table.checkpoint, checkpoint)?;
+        let values = (key(owner), Uuid::nil(), body, life, checkpoint.until.micros().max(1));
+        table.checkpoint.run(values).await.map(drop)
     }
 
-    async fn record_hand_over(
-        &self,
-        guest: Uuid,
-        hand_over: &HandOver,
-    ) -> Result<HandOver, StoreError> {
+    async fn record_hand_over(&self, guest: Uuid, hand_over: &HandOver) -> Result<(), StoreError> {
         let record = &self.carts.by_session.record;
         let body = write(record, hand_over)?;
-        let number = i64::from(hand_over.number);
-        let values = (guest, number, Uuid::nil(), body, seconds(KEPT));
-        if record.applied(values).await? {
-            return Ok(hand_over.clone());
-        }
-        let there = self.hand_over(guest, hand_over.number).await?;
-        there.ok_or_else(|| record.unexpected(&"a hand-over that is recorded and not there"))
-    }
-
-    async fn hand_over(&self, guest: Uuid, number: u32) -> Result<Option<HandOver>, StoreError> {
-        let statement = &self.carts.by_session.hand_over;
-        let values = (guest, i64::from(number), Uuid::nil());
-        let row: Option<(Option<String>,)> = statement.first(values).await?;
-        row.map(|(body,)| read(statement, body)).transpose()
+        let values = (guest, i64::from(hand_over.number), Uuid::nil(), body, seconds(KEPT));
+        record.applied(values).await.map(drop)
     }
 
     async fn cart_history(

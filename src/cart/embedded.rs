@@ -1,11 +1,10 @@
 //! Carts on the embedded store.
 
 use async_trait::async_trait;
-use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::model::{
-    CartLog, CartOwner, Checkpoint, HandOver, KEPT, KeyNote, MAX_UNFOLDED, Operation,
+    CartLog, CartOwner, Checkpoint, HandOver, KEPT, KeyNote, MAX_LOG_ROWS, Operation,
 };
 use super::store::{CartStore, LogPlace};
 use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
@@ -64,14 +63,8 @@ fn values<T>(rows: Vec<(Vec<u8>, T)>) -> Vec<T> {
     rows.into_iter().map(|(_, value)| value).collect()
 }
 
-impl EmbeddedStore {
-    async fn cart_row<T: DeserializeOwned + Send + 'static>(
-        &self,
-        (table, name): (Table, &'static str),
-        key: Key,
-    ) -> Result<Option<T>, StoreError> {
-        self.engine.read(name, move |reader: &Reader| reader.get(&table, &key)).await
-    }
+fn too_long(call: &'static str) -> StoreError {
+    StoreError::Fault { call, cause: "a log that is too long to be read".to_owned() }
 }
 
 #[async_trait]
@@ -79,25 +72,37 @@ impl CartStore for EmbeddedStore {
     async fn cart_log(&self, owner: &CartOwner) -> Result<CartLog, StoreError> {
         let (table, name, checkpoint) = self.carts.part(owner, CHECKPOINT);
         let (_, _, part) = self.carts.part(owner, OPERATION);
+        let hand_overs = match owner {
+            CartOwner::Guest(guest) => Some((*guest, self.carts.part(owner, HAND_OVER).2)),
+            CartOwner::User(_) => None,
+        };
         let read = move |reader: &Reader| {
             let checkpoint: Option<Checkpoint> = reader.get(&table, &checkpoint)?;
-            // One more than a log may have tells that it has too many.
-            let most = MAX_UNFOLDED + 1;
-            let rows = match &checkpoint {
+            let most = MAX_LOG_ROWS + 1;
+            let rows: Vec<(Vec<u8>, Operation)> = match &checkpoint {
                 None => reader.scan(&table, &part, most)?,
                 Some(checkpoint) => {
                     let covered = part.clone().int(checkpoint.until.micros().saturating_neg());
                     reader.range(&table, (&part, &covered), false, most)?
                 }
             };
-            Ok(CartLog { checkpoint, operations: values(rows) })
+            if rows.len() > MAX_LOG_ROWS {
+                return Err(too_long(name));
+            }
+            let mut operations = values(rows);
+            if let Some((guest, part)) = hand_overs {
+                let records: Vec<(Vec<u8>, HandOver)> = reader.scan(&table, &part, MAX_LOG_ROWS)?;
+                operations.extend(values(records).into_iter().map(|one| one.operation(guest)));
+            }
+            Ok(CartLog { checkpoint, operations })
         };
         self.engine.read(name, read).await
     }
 
     async fn cart_note(&self, owner: &CartOwner, id: Uuid) -> Result<Option<KeyNote>, StoreError> {
         let (table, name, part) = self.carts.part(owner, NOTE);
-        self.cart_row((table, name), note_key(&part, id)).await
+        let key = note_key(&part, id);
+        self.engine.read(name, move |reader: &Reader| reader.get(&table, &key)).await
     }
 
     async fn add_to_cart(
@@ -137,27 +142,17 @@ impl CartStore for EmbeddedStore {
         self.engine.write(name, write).await
     }
 
-    async fn record_hand_over(
-        &self,
-        guest: Uuid,
-        hand_over: &HandOver,
-    ) -> Result<HandOver, StoreError> {
+    async fn record_hand_over(&self, guest: Uuid, hand_over: &HandOver) -> Result<(), StoreError> {
         let (table, name, part) = self.carts.part(&CartOwner::Guest(guest), HAND_OVER);
         let hand_over = hand_over.clone();
         let write = move |txn: &mut Txn<'_>| {
             let key = part.int(hand_over.number.into());
-            if let Some(there) = txn.get::<HandOver>(&table, &key)? {
-                return Ok(there);
+            if txn.contains(&table, &key)? {
+                return Ok(());
             }
-            txn.put(&table, key, &hand_over, Some(hand_over.at.after(KEPT)))?;
-            Ok(hand_over)
+            txn.put(&table, key, &hand_over, Some(hand_over.at.after(KEPT)))
         };
         self.engine.write(name, write).await
-    }
-
-    async fn hand_over(&self, guest: Uuid, number: u32) -> Result<Option<HandOver>, StoreError> {
-        let (table, name, part) = self.carts.part(&CartOwner::Guest(guest), HAND_OVER);
-        self.cart_row((table, name), part.int(number.into())).await
     }
 
     async fn cart_history(

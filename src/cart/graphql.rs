@@ -52,8 +52,8 @@ impl CartQuery {
     }
 
     /// Staff: carts with something in them that nobody has changed or looked at for so long (1 to
-    /// 43,200 minutes), those of the latest days first. A page may be short and still have a next
-    /// one.
+    /// 43,200 minutes; a look is noted every ten minutes), those of the latest days first. A page
+    /// may be short and still have a next one.
     async fn abandoned_carts(
         &self,
         ctx: &Context<'_>,

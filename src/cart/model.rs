@@ -5,7 +5,7 @@
 //! lost, and one that is added twice, by a client that tries again, is one: it has the same id, and
 //! [`fold`](CartLog::fold) counts an id once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,21 +28,30 @@ pub const CART_LIFE: Duration = Duration::from_secs(30 * DAY.as_secs());
 pub const KEPT: Duration = Duration::from_secs(32 * DAY.as_secs());
 /// What a touched cart is made of is written anew when some of it is older than this.
 pub const RENEW_AFTER: Duration = DAY;
+/// That somebody looks at a cart is noted so often at the most.
+pub const TOUCH_EVERY: Duration = Duration::from_secs(600);
 /// A checkpoint covers operations that are older than this. An operation has its time before it is
 /// written, and is written soon after or not at all: none comes so late.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(60);
-/// So long after its time an operation that was written is not believed to count.
+/// So long after its time an operation that was written is not believed to count. What is left to
+/// [`SETTLED_AFTER`] is for clocks that are apart.
 pub const LATE_AFTER: Duration = Duration::from_secs(20);
 /// So many operations that are settled are worth a checkpoint.
 pub const CHECKPOINT_AFTER: usize = 8;
-/// Most operations of a log that no checkpoint covers. More than that in a minute is no shopper.
+/// Most lines that operations speak of which no checkpoint covers; one that speaks of none counts
+/// for one. More than that in a minute is no shopper.
 pub const MAX_UNFOLDED: usize = 2_000;
+/// Most rows of a log that are read: those, and what several processes may add at the same moment.
+/// A longer one is a fault, for what is not read would be forgotten.
+pub const MAX_LOG_ROWS: usize = 5_000;
 /// Into how many parts the carts of a day are cut.
 pub const SHARDS: i8 = 16;
 /// Most lines of a cart.
 pub const MAX_LINES: usize = 100;
 /// Most units of one product in a cart.
 pub const MAX_UNITS: i64 = 999;
+/// Most bytes of a customer's id.
+const MAX_USER_BYTES: usize = 255;
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
@@ -69,7 +78,11 @@ impl CartOwner {
     /// Reads what `to_string` writes.
     pub fn parse(text: &str) -> Option<Self> {
         match text.split_once(':')? {
-            ("user", user) if !user.is_empty() => Some(Self::User(user.into())),
+            ("user", user) => {
+                let is_sound = (1..=MAX_USER_BYTES).contains(&user.len())
+                    && !user.chars().any(char::is_control);
+                is_sound.then(|| Self::User(user.into()))
+            }
             ("guest", session) => Uuid::try_parse(session).ok().map(Self::Guest),
             _ => None,
         }
@@ -120,10 +133,7 @@ pub enum Change {
     /// Takes out what goes to a customer's cart. What was added meanwhile stays.
     HandOver(HandOver),
     /// Notes that the customer's cart has got what was handed over.
-    HandedOver {
-        /// Which time.
-        number: u32,
-    },
+    HandedOver(HandOver),
     /// Puts in what a guest's cart handed over, as far as there is room.
     TakeOver {
         /// The guest's session.
@@ -133,10 +143,11 @@ pub enum Change {
     },
 }
 
-/// What a guest's cart hands over to a customer's.
+/// What a guest's cart hands over to a customer's. Its record is the operation: a conditional write
+/// under its number, so of several who hand a cart over at once one does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandOver {
-    /// The how-manieth time this is, from 0. It is recorded once, by a conditional write.
+    /// The how-manieth time this is, from 0, of those that are still kept.
     pub number: u32,
     /// When.
     pub at: Timestamp,
@@ -150,8 +161,15 @@ impl HandOver {
     /// The id of its operations, in the guest's cart and in the customer's: the same, whoever
     /// carries it out.
     pub fn operation_id(&self, from: Uuid) -> Uuid {
-        let number = self.number.to_be_bytes();
-        derived_id(&[b"hand over", from.as_bytes(), &number])
+        // The number alone may come again when everything of the guest's cart has ended.
+        let (number, at) = (self.number.to_be_bytes(), self.at.micros().to_be_bytes());
+        derived_id(&[b"hand over", from.as_bytes(), &number, &at])
+    }
+
+    /// It as an operation of the guest's log.
+    pub fn operation(self, from: Uuid) -> Operation {
+        let (id, at) = (self.operation_id(from), self.at);
+        Operation { id, at, is_keyed: false, change: Change::HandOver(self) }
     }
 }
 
@@ -192,17 +210,41 @@ impl Change {
             Self::Clear => ("clear", Vec::new()),
             Self::Ordered { taken, .. } => ("ordered", taken.clone()),
             Self::HandOver(hand_over) => ("hand over", units(&hand_over.lines)),
-            Self::HandedOver { .. } => ("handed over", Vec::new()),
+            Self::HandedOver(hand_over) => ("handed over", units(&hand_over.lines)),
             Self::TakeOver { lines, .. } => ("take over", units(lines)),
         };
-        let named: BTreeMap<_, _> = named.into_iter().collect();
-        let units: Vec<_> = named.values().map(|units| units.to_be_bytes()).collect();
-        let mut parts = vec![kind.as_bytes()];
-        for (product, units) in named.keys().zip(&units) {
-            parts.extend([product.as_str().as_bytes(), units.as_slice()]);
-        }
-        i64::from_be_bytes(digest_of(&parts))
+        let named = named.iter().map(|(product, units)| (product.as_str(), *units));
+        fingerprint(kind, named)
     }
+
+    /// How many lines it speaks of.
+    fn weight(&self) -> usize {
+        let lines = match self {
+            Self::Add(lines) | Self::TakeOver { lines, .. } => lines.len(),
+            Self::Set(lines, removed) => lines.len() + removed.len(),
+            Self::Remove(products) => products.len(),
+            Self::Clear => 0,
+            Self::Ordered { taken, .. } => taken.len(),
+            Self::HandOver(hand_over) | Self::HandedOver(hand_over) => hand_over.lines.len(),
+        };
+        lines.max(1)
+    }
+}
+
+/// Tells one thing asked for from another: what is to be done, and with how many of which products.
+/// Several lines of one product are one with their sum.
+fn fingerprint<'a>(kind: &str, named: impl Iterator<Item = (&'a str, i64)>) -> i64 {
+    let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+    for (product, units) in named {
+        let sum = sums.entry(product).or_default();
+        *sum = sum.saturating_add(units);
+    }
+    let units: Vec<_> = sums.values().map(|units| units.to_be_bytes()).collect();
+    let mut parts = vec![kind.as_bytes()];
+    for (product, units) in sums.keys().zip(&units) {
+        parts.extend([product.as_bytes(), units.as_slice()]);
+    }
+    i64::from_be_bytes(digest_of(&parts))
 }
 
 /// An entry of a cart's log.
@@ -252,10 +294,8 @@ pub struct Cart {
     pub touched_at: Option<Timestamp>,
     /// What the last take-over found no room for; until the next change.
     pub left_out: Vec<(ProductId, i64)>,
-    /// How often it was handed over to a customer's.
-    pub hand_overs: u32,
-    /// The hand-overs that the customer's cart may not have got yet.
-    pub on_their_way: Vec<u32>,
+    /// What was handed over and the customer's cart may not have got yet.
+    pub on_their_way: Vec<HandOver>,
 }
 
 impl Cart {
@@ -283,9 +323,10 @@ impl Cart {
         let at = operation.at;
         if self.is_over(at) {
             // What was there then is gone, whether or not somebody has cleared it away.
-            *self = Self { hand_overs: self.hand_overs, ..Self::default() };
+            *self =
+                Self { on_their_way: std::mem::take(&mut self.on_their_way), ..Self::default() };
         }
-        if !matches!(operation.change, Change::HandedOver { .. }) {
+        if !matches!(operation.change, Change::HandedOver(_)) {
             self.left_out.clear();
             self.changed_at = self.changed_at.max(Some(at));
         }
@@ -308,10 +349,9 @@ impl Cart {
             Change::Ordered { taken, .. } => self.take(taken.iter().map(|(id, n)| (id, *n))),
             Change::HandOver(hand_over) => {
                 self.take(hand_over.lines.iter().map(|line| (&line.product, line.units)));
-                self.hand_overs = self.hand_overs.max(hand_over.number + 1);
-                self.on_their_way.push(hand_over.number);
+                self.on_their_way.push(hand_over.clone());
             }
-            Change::HandedOver { number } => self.on_their_way.retain(|other| other != number),
+            Change::HandedOver(done) => self.on_their_way.retain(|other| other != done),
             Change::TakeOver { lines, .. } => self.take_over(lines, at),
         }
         self.touched_at = self.touched_at.max(Some(at));
@@ -342,10 +382,14 @@ impl Cart {
     }
 
     fn take_over(&mut self, lines: &[Units], at: Timestamp) {
+        // A sum of two currencies would be none.
+        let own = self.lines.first().map(|line| line.card.price.currency);
+        let currency = own.or(lines.first().map(|line| line.card.price.currency));
         for line in lines {
             let there = self.line(&line.product).map(|line| line.units);
             let is_full = there.is_none() && self.lines.len() >= MAX_LINES;
-            let room = if is_full { 0 } else { (MAX_UNITS - there.unwrap_or(0)).max(0) };
+            let is_out = is_full || Some(line.card.price.currency) != currency;
+            let room = if is_out { 0 } else { (MAX_UNITS - there.unwrap_or(0)).max(0) };
             let fits = line.units.min(room);
             if fits > 0 {
                 self.put(&Units { units: fits, ..line.clone() }, at, true);
@@ -366,9 +410,10 @@ pub struct Checkpoint {
     pub written_at: Timestamp,
     /// What they come to.
     pub cart: Cart,
-    /// The ids of the last ones: should one of them turn up again with a later time, by a client
-    /// that tried twice at once, it is covered all the same.
-    pub last_ids: BTreeSet<Uuid>,
+    /// Those of its operations that may turn up again with a later time, by a client that tried
+    /// twice and a process that had not seen this checkpoint; with the moment since when a
+    /// checkpoint has covered them.
+    pub covered: BTreeMap<Uuid, Timestamp>,
 }
 
 /// A cart as it is kept: a checkpoint, and the operations after it.
@@ -387,8 +432,16 @@ impl CartLog {
         let mut operations: Vec<_> =
             self.operations.iter().filter(|operation| Some(operation.at) > covered).collect();
         operations.sort_unstable_by_key(|operation| (operation.at, operation.id));
-        let mut seen = self.checkpoint.as_ref().map(|c| c.last_ids.clone()).unwrap_or_default();
-        operations.retain(|operation| seen.insert(operation.id));
+        let covered = self.checkpoint.as_ref().map(|checkpoint| &checkpoint.covered);
+        let mut seen = HashSet::new();
+        // Of copies the last one counts: each has the time before its writer looked for others, so
+        // none is later than what was done once one of them was acknowledged.
+        operations.reverse();
+        operations.retain(|operation| {
+            let is_covered = covered.is_some_and(|covered| covered.contains_key(&operation.id));
+            !is_covered && seen.insert(operation.id)
+        });
+        operations.reverse();
         operations
     }
 
@@ -401,8 +454,7 @@ impl CartLog {
         let mut cart = self.start();
         self.in_order().into_iter().for_each(|operation| cart.apply(operation));
         if cart.is_over(now) {
-            // Hand-overs are counted on, or one would be taken for another.
-            return Cart { hand_overs: cart.hand_overs, ..Cart::default() };
+            return Cart { on_their_way: cart.on_their_way, ..Cart::default() };
         }
         cart
     }
@@ -424,9 +476,18 @@ impl CartLog {
         last.max(self.checkpoint.as_ref().map(|checkpoint| checkpoint.until))
     }
 
-    /// Operations that no checkpoint covers.
+    /// The lines that operations speak of which no checkpoint covers.
     pub fn unfolded(&self) -> usize {
-        self.in_order().len()
+        self.in_order().iter().map(|operation| operation.change.weight()).sum()
+    }
+
+    /// The number of the next hand-over.
+    pub fn next_hand_over(&self) -> u32 {
+        let numbers = self.operations.iter().filter_map(|operation| match &operation.change {
+            Change::HandOver(hand_over) => Some(hand_over.number + 1),
+            _ => None,
+        });
+        numbers.max().unwrap_or(0)
     }
 
     /// Whether enough has come together since the last checkpoint.
@@ -434,6 +495,13 @@ impl CartLog {
         let settled = settled_until(now);
         self.in_order().iter().filter(|operation| operation.at <= settled).count()
             >= CHECKPOINT_AFTER
+    }
+
+    /// Whether a look at it now has to be noted.
+    pub fn wants_touch(&self, now: Timestamp) -> bool {
+        let touched = self.fold(now).touched_at;
+        touched.is_some_and(|touched| now >= touched.after(TOUCH_EVERY))
+            || (touched.is_some() && self.wants_renewal(now))
     }
 
     /// Whether something of it is so old that a touch has to renew it.
@@ -444,33 +512,30 @@ impl CartLog {
         oldest.is_some_and(|oldest| now >= oldest.after(RENEW_AFTER))
     }
 
-    /// A checkpoint that covers what is settled at a moment, and the notes of what it is the first to
-    /// cover; with `touch`, the cart counts as touched then.
+    /// A checkpoint that covers what is settled at a moment before which the log was read, and the
+    /// notes of what it is the first to cover; with `touch`, the cart counts as touched then.
     pub fn checkpoint_at(&self, now: Timestamp, touch: bool) -> (Checkpoint, Vec<KeyNote>) {
-        let covered = self.checkpoint.as_ref().map(|checkpoint| checkpoint.until);
-        let until = Some(settled_until(now)).max(covered).unwrap_or_default();
-        let (mut cart, mut last_ids, mut notes) = (self.start(), BTreeSet::new(), Vec::new());
-        // How late one can turn up again is bounded by the same time.
-        let recent = before(until, SETTLED_AFTER);
+        let before = self.checkpoint.as_ref();
+        let until = Some(settled_until(now)).max(before.map(|before| before.until));
+        let until = until.unwrap_or_default();
+        let (mut cart, mut notes) = (self.start(), Vec::new());
+        // A copy of an operation comes from somebody who read the log before it was covered, and is
+        // soon written: once that time is covered too, there will be none.
+        let may_come_again = |since: Timestamp| until <= since.after(SETTLED_AFTER);
+        let mut covered = before.map(|before| before.covered.clone()).unwrap_or_default();
+        covered.retain(|_, since| may_come_again(*since));
         for operation in self.in_order().into_iter().filter(|operation| operation.at <= until) {
             cart.apply(operation);
             if operation.is_keyed {
                 let fingerprint = operation.change.fingerprint();
                 notes.push(KeyNote { id: operation.id, fingerprint });
+                covered.insert(operation.id, now);
             }
-            if operation.at > recent {
-                last_ids.insert(operation.id);
-            }
-        }
-        if let Some(before) = &self.checkpoint
-            && before.until > recent
-        {
-            last_ids.extend(&before.last_ids);
         }
         if touch && !cart.is_over(now) {
             cart.touched_at = cart.touched_at.max(Some(now));
         }
-        (Checkpoint { until, written_at: now, cart, last_ids }, notes)
+        (Checkpoint { until, written_at: now, cart, covered }, notes)
     }
 }
 

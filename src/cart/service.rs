@@ -8,15 +8,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, Semaphore};
 use uuid::Uuid;
 
 pub use self::abandoned::{AbandonedCart, AbandonedPage, ReportPlace};
 use self::feed::Feed;
 use super::model::change::{RawChange, refusals};
 use super::model::{
-    CART_LIFE, Card, Cart, CartLog, CartOwner, Change, HandOver, LATE_AFTER, MAX_UNFOLDED,
-    Operation, Units, day_of, id_of_key, shard_of,
+    CART_LIFE, Card, Cart, CartLine, CartLog, CartOwner, Change, HandOver, LATE_AFTER,
+    MAX_UNFOLDED, Operation, Units, day_of, id_of_key, shard_of,
 };
 use super::store::{CartStore, LogPlace};
 use crate::cache::Tiers;
@@ -32,12 +32,16 @@ const LOCKS: usize = 1_024;
 /// there, and once more for what came meanwhile.
 const MAX_HAND_OVERS: usize = 3;
 
+/// Most carts that are tidied up at once, beside what is asked for.
+const MAX_BACKGROUND: usize = 256;
+
 /// Carts of customers and guests.
 pub struct CartService {
     store: Arc<dyn CartStore>,
     clock: Arc<dyn Clock>,
     locks: Vec<Mutex<()>>,
     feed: Arc<Feed>,
+    background: Arc<Semaphore>,
 }
 
 /// What a change came to.
@@ -61,32 +65,36 @@ impl CartService {
     ) -> Arc<Self> {
         let feed = Feed::open(store.clone(), tiers, shop, is_shared);
         let locks = (0..LOCKS).map(|_| Mutex::new(())).collect();
-        Arc::new(Self { store, clock, locks, feed })
+        let background = Arc::new(Semaphore::new(MAX_BACKGROUND));
+        Arc::new(Self { store, clock, locks, feed, background })
     }
 
     /// A cart as it is now. To look at it is to touch it.
     pub async fn cart(self: &Arc<Self>, owner: &CartOwner) -> Result<Cart, Error> {
-        let now = self.clock.now();
+        let asked = self.moment();
         let log = self.store.cart_log(owner).await?;
+        Ok(self.look(owner, log, asked))
+    }
+
+    /// What a log that was just read comes to; what has to be done with it is done beside.
+    fn look(self: &Arc<Self>, owner: &CartOwner, log: CartLog, asked: Moment) -> Cart {
+        let now = asked.now;
+        self.feed.shown(owner, log.newest());
         let cart = log.fold(now);
-        if cart.touched_at.is_some() && log.wants_renewal(now) {
-            // The day's first look at it.
-            self.in_background(owner, async move |service, owner| {
-                service.renew(&owner, &log, now).await
-            });
-        } else if log.wants_checkpoint(now) {
-            self.in_background(owner, async move |service, owner| {
-                service.checkpoint(&owner, &log, now, false).await
-            });
-        }
         if let (CartOwner::Guest(guest), false) = (owner, cart.on_their_way.is_empty()) {
             // Somebody has begun to hand it over and did not come to the end.
-            let (guest, numbers) = (*guest, cart.on_their_way.clone());
-            self.in_background(owner, async move |service, _| {
-                service.deliver(guest, &numbers).await
-            });
+            let (guest, hand_overs) = (*guest, cart.on_their_way.clone());
+            self.in_background(async move |service| service.deliver(guest, hand_overs).await);
         }
-        Ok(cart)
+        if log.wants_touch(now) || log.wants_checkpoint(now) {
+            let owner = owner.clone();
+            self.in_background(async move |service| service.touch(&owner, &log, now).await);
+        }
+        cart
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { started: Instant::now(), now: self.clock.now() }
     }
 
     /// Carries out a change. With a key, it is carried out once, however often it is asked for.
@@ -97,36 +105,34 @@ impl CartService {
         cards: &HashMap<ProductId, Card>,
         key: Option<&str>,
     ) -> Result<Changed, Error> {
+        let _turn = self.turn(owner).await;
+        let asked = self.moment();
+        let now = asked.now;
+        let log = self.store.cart_log(owner).await?;
         let fault = |key| argument_fault(&["idempotencyKey"], key, MAX_KEY_CHARS);
         let mut errors: Vec<_> = key.and_then(fault).into_iter().collect();
+        let id = key.filter(|_| errors.is_empty()).map(id_of_key);
+        if let Some(id) = id
+            && let Some(known) = self.known(owner, &log, id).await?
+        {
+            // Before it is checked: what counts counts, also if its product is gone by now.
+            errors.extend((known != raw.fingerprint()).then(key_reused));
+            return Ok(Changed { cart: self.look(owner, log, asked), errors });
+        }
         let change = raw.check(cards).map_err(|faults| errors.extend(faults)).ok();
         let Some(change) = change.filter(|_| errors.is_empty()) else {
-            return Ok(Changed { cart: self.cart(owner).await?, errors });
+            return Ok(Changed { cart: self.look(owner, log, asked), errors });
         };
-        let turn = self.turn(owner).await;
-        let id = key.map(id_of_key);
-        let log = self.store.cart_log(owner).await?;
-        let known = match id {
-            Some(id) => self.known(owner, &log, id).await?,
-            None => None,
-        };
-        let now = self.clock.now();
-        let cart = log.fold(now);
-        if let Some(known) = known {
-            let is_same = known == change.fingerprint();
-            let errors = if is_same { Vec::new() } else { vec![key_reused()] };
-            return Ok(Changed { cart, errors });
-        }
-        let errors = refusals(&cart, &change);
+        let errors = refusals(&log.fold(now), raw, &change);
         if !errors.is_empty() {
-            return Ok(Changed { cart, errors });
+            return Ok(Changed { cart: self.look(owner, log, asked), errors });
         }
         if log.unfolded() >= MAX_UNFOLDED {
+            self.look(owner, log, asked);
             let message = "This cart changes too often. Try again in a minute.".to_owned();
             return Err(Error::RateLimited(message));
         }
-        let log = self.add(owner, log, id, change).await?;
-        drop(turn);
+        let log = self.add(owner, log, asked, id, change).await?;
         Ok(Changed { cart: log.fold(now), errors: Vec::new() })
     }
 
@@ -147,92 +153,92 @@ impl CartService {
         Ok(self.store.cart_note(owner, id).await?.map(|note| note.fingerprint))
     }
 
-    /// Adds an operation to a log that was just read, under the id by which it may be asked for
-    /// again. Answers with the log as it is then.
+    /// Adds an operation to a log that was read after a moment, under the id by which it may be
+    /// asked for again. Answers with the log as it is then.
     async fn add(
         self: &Arc<Self>,
         owner: &CartOwner,
         mut log: CartLog,
+        asked: Moment,
         id: Option<Uuid>,
         change: Change,
     ) -> Result<CartLog, StoreError> {
-        let started = Instant::now();
-        let now = self.clock.now();
-        let touched_before = log.fold(now).touched_at;
+        let now = asked.now;
         let operation = Operation {
             id: id.unwrap_or_else(Uuid::new_v4),
             at: log.next_at(now),
             is_keyed: id.is_some(),
             change,
         };
-        let add = self.store.add_to_cart(owner, &operation);
-        let list = self.list(owner, touched_before, operation.at);
-        let renew = async {
-            // Not in the background: the cart lives on from now, so all of it must.
-            if !log.wants_renewal(now) {
-                return Ok(());
-            }
-            self.checkpoint(owner, &log, now, false).await
-        };
-        tokio::try_join!(add, list, renew)?;
-        if started.elapsed() > LATE_AFTER {
-            // A checkpoint may have passed it over meanwhile.
-            let cause = "the operation was written too late".to_owned();
-            return Err(StoreError::Timeout { call: "cart", cause });
-        }
+        self.prepare(owner, &log, now).await?;
+        self.store.add_to_cart(owner, &operation).await?;
+        self.in_time(asked)?;
         log.operations.push(operation);
         self.feed.changed(owner);
         if log.wants_checkpoint(now) {
-            let log = log.clone();
-            self.in_background(owner, async move |service, owner| {
-                service.checkpoint(&owner, &log, now, false).await
-            });
+            let (log, owner) = (log.clone(), owner.clone());
+            self.in_background(async move |service| service.touch(&owner, &log, now).await);
         }
         Ok(log)
     }
 
-    /// Lists a cart under the day it was touched, unless it is there already.
+    /// Gets a cart ready to live on from a moment: lists it, and writes anew what is old. Before it
+    /// is changed, so that a change that counts has both.
+    async fn prepare(
+        &self,
+        owner: &CartOwner,
+        log: &CartLog,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        if log.wants_renewal(now) {
+            self.touch(owner, log, now).await?;
+        }
+        self.list(owner, log, log.next_at(now)).await
+    }
+
+    /// Writes all that a cart is made of anew, as touched at a moment before it was read.
+    async fn touch(
+        &self,
+        owner: &CartOwner,
+        log: &CartLog,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.list(owner, log, now).await?;
+        let (checkpoint, notes) = log.checkpoint_at(now, true);
+        self.store.put_checkpoint(owner, &checkpoint, &notes).await
+    }
+
+    /// Lists a cart under the day it is touched, unless it is there already.
     async fn list(
         &self,
         owner: &CartOwner,
-        before: Option<Timestamp>,
+        log: &CartLog,
         at: Timestamp,
     ) -> Result<(), StoreError> {
-        if before.map(day_of) == Some(day_of(at)) {
+        if log.fold(at).touched_at.map(day_of) == Some(day_of(at)) {
             return Ok(());
         }
         self.store.list_cart(day_of(at), shard_of(owner), owner).await
     }
 
-    /// Writes all that a cart is made of anew, as touched at a moment.
-    async fn renew(
-        &self,
-        owner: &CartOwner,
-        log: &CartLog,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let before = log.fold(now).touched_at;
-        self.checkpoint(owner, log, now, true).await?;
-        self.list(owner, before, now).await
-    }
-
-    async fn checkpoint(
-        &self,
-        owner: &CartOwner,
-        log: &CartLog,
-        now: Timestamp,
-        touch: bool,
-    ) -> Result<(), StoreError> {
-        let (checkpoint, notes) = log.checkpoint_at(now, touch);
-        self.store.put_checkpoint(owner, &checkpoint, &notes).await
+    /// Whether what was begun at a moment was written in time. A checkpoint may have passed by what
+    /// comes later, and whoever froze meanwhile does not see that by one clock alone.
+    fn in_time(&self, asked: Moment) -> Result<(), StoreError> {
+        let is_late =
+            asked.started.elapsed() > LATE_AFTER || self.clock.now() > asked.now.after(LATE_AFTER);
+        if is_late {
+            let cause = "the operation was written too late".to_owned();
+            return Err(StoreError::Timeout { call: "cart", cause });
+        }
+        Ok(())
     }
 
     /// Puts what a guest has in the cart into a customer's, once, however often it is asked for and
     /// whatever dies in between.
     ///
-    /// What is handed over is recorded first, by a conditional write: so two who do it at once hand
-    /// over the same. Then it is taken out of the guest's cart and put into the customer's, both
-    /// under an id that follows from the record.
+    /// It is handed over by one conditional write, which is an operation of the guest's log: so of
+    /// two who do it at once one does, and what is handed over is no longer the guest's. Then it is
+    /// put into the customer's cart, under an id that follows from the hand-over.
     pub async fn merge(self: &Arc<Self>, guest: Uuid, user: Arc<str>) -> Result<Cart, Error> {
         let service = self.clone();
         to_its_end("merge", async move { service.hand_over(guest, user).await }).await
@@ -243,55 +249,65 @@ impl CartService {
         for _ in 0..MAX_HAND_OVERS {
             let cart = {
                 let _turn = self.turn(&from).await;
+                let asked = self.moment();
                 let log = self.store.cart_log(&from).await?;
-                let now = self.clock.now();
-                let cart = log.fold(now);
+                let cart = log.fold(asked.now);
                 if cart.lines.is_empty() {
                     cart
                 } else {
-                    let units = |line: &super::model::CartLine| Units {
+                    let units = |line: &CartLine| Units {
                         product: line.product.clone(),
                         units: line.units,
                         card: line.card.clone(),
                     };
                     let hand_over = HandOver {
-                        number: cart.hand_overs,
-                        at: log.next_at(now),
+                        number: log.next_hand_over(),
+                        at: log.next_at(asked.now),
                         to: user.clone(),
                         lines: cart.lines.iter().map(units).collect(),
                     };
-                    let recorded = self.store.record_hand_over(guest, &hand_over).await?;
-                    let id = recorded.operation_id(guest);
-                    let change = Change::HandOver(recorded);
-                    let log = self.add(&from, log, Some(id), change).await?;
-                    log.fold(now)
+                    self.prepare(&from, &log, asked.now).await?;
+                    self.store.record_hand_over(guest, &hand_over).await?;
+                    self.in_time(asked)?;
+                    self.feed.changed(&from);
+                    // Perhaps somebody else's was there first.
+                    let now = self.clock.now();
+                    self.store.cart_log(&from).await?.fold(now)
                 }
             };
             if cart.on_their_way.is_empty() {
                 break;
             }
-            self.deliver(guest, &cart.on_their_way).await?;
+            self.deliver(guest, cart.on_their_way).await?;
         }
         self.cart(&to).await
     }
 
-    /// Brings what was handed over to its customer.
-    async fn deliver(self: &Arc<Self>, guest: Uuid, numbers: &[u32]) -> Result<(), StoreError> {
-        for &number in numbers {
-            if let Some(hand_over) = self.store.hand_over(guest, number).await? {
+    /// Brings what was handed over to its customers.
+    async fn deliver(
+        self: &Arc<Self>,
+        guest: Uuid,
+        hand_overs: Vec<HandOver>,
+    ) -> Result<(), StoreError> {
+        for hand_over in hand_overs {
+            {
                 let id = hand_over.operation_id(guest);
                 let to = CartOwner::User(hand_over.to.clone());
                 let _turn = self.turn(&to).await;
+                let asked = self.moment();
                 let log = self.store.cart_log(&to).await?;
                 if self.known(&to, &log, id).await?.is_none() {
-                    let change = Change::TakeOver { from: guest, lines: hand_over.lines };
-                    self.add(&to, log, Some(id), change).await?;
+                    let change = Change::TakeOver { from: guest, lines: hand_over.lines.clone() };
+                    self.add(&to, log, asked, Some(id), change).await?;
                 }
             }
             let from = CartOwner::Guest(guest);
             let _turn = self.turn(&from).await;
+            let asked = self.moment();
             let log = self.store.cart_log(&from).await?;
-            self.add(&from, log, None, Change::HandedOver { number }).await?;
+            if log.fold(asked.now).on_their_way.contains(&hand_over) {
+                self.add(&from, log, asked, None, Change::HandedOver(hand_over)).await?;
+            }
         }
         Ok(())
     }
@@ -325,19 +341,30 @@ impl CartService {
         self.locks[place].lock().await
     }
 
-    /// Does what nobody waits for. If it fails, the next who comes does it.
-    fn in_background<F, Fut>(self: &Arc<Self>, owner: &CartOwner, work: F)
+    /// Does what nobody waits for. If it fails, or too much is being done, the next who comes does
+    /// it.
+    fn in_background<F, Fut>(self: &Arc<Self>, work: F)
     where
-        F: FnOnce(Arc<Self>, CartOwner) -> Fut + Send + 'static,
+        F: FnOnce(Arc<Self>) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), StoreError>> + Send + 'static,
     {
-        let (service, owner) = (self.clone(), owner.clone());
+        let Ok(permit) = self.background.clone().try_acquire_owned() else { return };
+        let work = work(self.clone());
         tokio::spawn(async move {
-            if let Err(error) = work(service, owner).await {
+            if let Err(error) = work.await {
                 tracing::warn!(%error, "a cart was not tidied up");
             }
+            drop(permit);
         });
     }
+}
+
+/// A moment before something was read: by a clock that runs evenly, and by the one that operations
+/// are put in order by.
+#[derive(Clone, Copy)]
+struct Moment {
+    started: Instant,
+    now: Timestamp,
 }
 
 fn key_reused() -> UserError {

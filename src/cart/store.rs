@@ -13,8 +13,9 @@ pub type LogPlace = (Timestamp, Uuid);
 /// A cart's contract with a store. What is written is kept for [`KEPT`](super::model::KEPT).
 #[async_trait]
 pub trait CartStore: Send + Sync {
-    /// The newest checkpoint of a cart, and all operations after it (perhaps with some before);
-    /// never older than what was acknowledged before the call.
+    /// The newest checkpoint of a cart, all operations after it (perhaps with some before), and all
+    /// hand-overs that are kept; never older than what was acknowledged before the call. More than
+    /// [`MAX_LOG_ROWS`](super::model::MAX_LOG_ROWS) are a fault.
     async fn cart_log(&self, owner: &CartOwner) -> Result<CartLog, StoreError>;
 
     /// The note of an operation that a checkpoint covers, if it was one that may be asked for again.
@@ -24,8 +25,8 @@ pub trait CartStore: Send + Sync {
     async fn add_to_cart(&self, owner: &CartOwner, operation: &Operation)
     -> Result<(), StoreError>;
 
-    /// Writes a checkpoint, unless there is one that covers more, and the notes of what it covers:
-    /// all or nothing.
+    /// Writes the notes of what a checkpoint covers, and then the checkpoint, unless there is one
+    /// that covers more: whoever sees it sees the notes.
     async fn put_checkpoint(
         &self,
         owner: &CartOwner,
@@ -33,18 +34,12 @@ pub trait CartStore: Send + Sync {
         notes: &[KeyNote],
     ) -> Result<(), StoreError>;
 
-    /// Records a hand-over of a guest's cart, unless one of its number is recorded; answers with the
-    /// one that is then.
-    async fn record_hand_over(
-        &self,
-        guest: Uuid,
-        hand_over: &HandOver,
-    ) -> Result<HandOver, StoreError>;
+    /// Hands a guest's cart over, unless a hand-over of this number is there. The record is an
+    /// operation of the guest's log. On an error it may be there all the same, now or later.
+    async fn record_hand_over(&self, guest: Uuid, hand_over: &HandOver) -> Result<(), StoreError>;
 
-    /// A hand-over that was recorded.
-    async fn hand_over(&self, guest: Uuid, number: u32) -> Result<Option<HandOver>, StoreError>;
-
-    /// The operations of a cart that are still kept, newest first, from a place on.
+    /// The operations of a cart that are still kept, newest first, from a place on; without records
+    /// of hand-overs.
     async fn cart_history(
         &self,
         owner: &CartOwner,

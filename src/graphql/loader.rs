@@ -8,18 +8,22 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::task::{Context, Poll, Wake, Waker};
 
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, poll_fn};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::oneshot;
+use tokio::task::coop;
 
 use super::events::Turn;
 use crate::error::Error;
 use crate::telemetry::OperationStats;
+
+/// How often in a row a request may go on by itself before other tasks have their turn.
+const MAX_OWN_TURNS: u32 = 256;
 
 /// Reads many rows at once for a [`Loader`].
 #[async_trait]
@@ -189,10 +193,29 @@ impl Rounds {
     pub async fn drive<R: Future>(&self, request: R) -> R::Output {
         let mut request = pin!(request);
         let mut reading = FuturesUnordered::new();
+        let mut noticing: Option<(Arc<Noticing>, Waker)> = None;
         poll_fn(|context| {
+            let (notes, waker) = match noticing.take() {
+                Some(there) if there.0.task.will_wake(context.waker()) => noticing.insert(there),
+                _ => {
+                    let notes = Arc::new(Noticing::of(context.waker().clone()));
+                    noticing.insert((notes.clone(), notes.into()))
+                }
+            };
+            let mut own_turns = 0;
             loop {
-                if let Poll::Ready(output) = request.as_mut().poll(context) {
+                notes.is_woken.store(false, Ordering::Relaxed);
+                if let Poll::Ready(output) = request.as_mut().poll(&mut Context::from_waker(waker))
+                {
                     return Poll::Ready(output);
+                }
+                if notes.is_woken.load(Ordering::Relaxed) {
+                    // It can go on by itself: at once, or after others have had their turn.
+                    own_turns += 1;
+                    if own_turns < MAX_OWN_TURNS && coop::has_budget_remaining() {
+                        continue;
+                    }
+                    return Poll::Pending;
                 }
                 reading.extend(std::mem::take(&mut *lock(&self.waiting)));
                 match reading.poll_next_unpin(context) {
@@ -203,6 +226,31 @@ impl Rounds {
             }
         })
         .await
+    }
+}
+
+/// Notices that a request woke itself while it ran. The executor does not run all objects of a long
+/// list at once, but some and then, after a word to its task, others: not all keys of the round are
+/// known before it is silent.
+struct Noticing {
+    task: Waker,
+    is_woken: AtomicBool,
+}
+
+impl Noticing {
+    fn of(task: Waker) -> Self {
+        Self { task, is_woken: AtomicBool::new(false) }
+    }
+}
+
+impl Wake for Noticing {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_woken.store(true, Ordering::Relaxed);
+        self.task.wake_by_ref();
     }
 }
 
@@ -244,6 +292,21 @@ mod tests {
             [Some("4"), None, Some("4"), Some("2"), Some("4")].map(|row| row.map(str::to_owned))
         );
         assert_eq!(*fetch.0.lock().unwrap(), [vec![4, 7, 2]]);
+    }
+
+    #[tokio::test]
+    async fn a_long_list_is_one_round_too() {
+        let (fetch, rounds, loader) = loader();
+        // As the executor resolves a list of objects: the fields of each run side by side, and an
+        // object of which all wait says so to the list, which pauses when two have.
+        let object = async |key: u32| {
+            let field = loader.load(key);
+            std::iter::once(field).collect::<FuturesUnordered<_>>().collect::<Vec<_>>().await
+        };
+        let objects = (0..100).map(object);
+        assert_eq!(rounds.drive(join_all(objects)).await.len(), 100);
+        let read = fetch.0.lock().unwrap().clone();
+        assert_eq!(read.iter().map(Vec::len).collect::<Vec<_>>(), [100]);
     }
 
     #[tokio::test]

@@ -1,24 +1,28 @@
 //! What a visitor can do with sessions, and who a token belongs to.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::model::{MAX_LISTED, Noted, Session, Standing, TokenKey};
+use super::model::{MAX_LISTED, Noted, Session, Standing, TOUCH_EVERY, TokenKey};
 use super::store::SessionStore;
 use crate::cache::{CacheKey, CacheSettings, Entry, Tiers, VersionedCache};
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::error::Error;
 use crate::root_key::RootKey;
 use crate::storage::StoreError;
 use crate::telemetry::Metrics;
 
-/// How old what is known of a session may be. Noting its activity may keep it for as long once more,
-/// and an ended one is to be refused everywhere within a second.
+/// How old what is known of a session may be: an ended one is refused everywhere within a second.
 const MAX_AGE: Duration = Duration::from_millis(400);
+/// Most sessions whose activity is being noted at once; that of more is noted a minute later.
+const MAX_NOTING: usize = 256;
 /// Memory for sessions.
 const CACHE_BYTES: u64 = 16 << 20;
 /// About how many sessions that is.
@@ -40,6 +44,9 @@ pub struct SessionService {
     clock: Arc<dyn Clock>,
     tokens: TokenKey,
     known: VersionedCache<SessionKey, Session>,
+    noting: Arc<Semaphore>,
+    /// When the activity of a session was last noted here.
+    noted: Mutex<HashMap<Uuid, Timestamp>>,
 }
 
 impl SessionService {
@@ -67,7 +74,15 @@ impl SessionService {
             Tiers::Memory | Tiers::Redis(_) => Tiers::Memory,
         };
         let known = VersionedCache::new(&tiers, &settings, weigh, metrics);
-        Self { store, clock, tokens: TokenKey::derive(root), known }
+        let noting = Arc::new(Semaphore::new(MAX_NOTING));
+        Self {
+            store,
+            clock,
+            tokens: TokenKey::derive(root),
+            known,
+            noting,
+            noted: Mutex::default(),
+        }
     }
 
     /// Begins a session of a user, or of a guest; answers with its token.
@@ -94,22 +109,43 @@ impl SessionService {
 
     /// The same for a session whose token was seen before, as on a connection that goes on.
     pub async fn admit_id(&self, id: Uuid) -> Result<Option<Arc<Session>>, Error> {
-        let now = self.clock.now().to_millis_precision();
+        let (asked, now) = (Instant::now(), self.clock.now().to_millis_precision());
         let Some(session) = self.find(id).await? else { return Ok(None) };
         if session.standing(now) == Standing::Over {
             return Ok(None);
         }
         let Some(touched) = session.touched(now) else { return Ok(Some(session)) };
-        // Before it is written, so that of many requests at once one writes.
-        self.remember(&touched);
-        let (store, noted) = (self.store.clone(), touched.clone());
-        tokio::spawn(async move {
-            if let Err(error) = store.put_session(&noted).await {
-                // The next request after a minute tries again.
-                tracing::warn!(%error, "activity of a session was not noted");
-            }
-        });
+        // Before it is written, so that of many requests at once one writes; and as old as what it
+        // was made of, because that it has not ended is not known any better.
+        self.known.put_since(SessionKey(id), entry(Some(touched.clone())), asked);
+        if self.is_worth_noting(id, now)
+            && let Ok(permit) = self.noting.clone().try_acquire_owned()
+        {
+            let (store, noted) = (self.store.clone(), touched.clone());
+            tokio::spawn(async move {
+                if let Err(error) = store.put_session(&noted).await {
+                    // The next request after a minute tries again.
+                    tracing::warn!(%error, "activity of a session was not noted");
+                }
+                drop(permit);
+            });
+        }
         Ok(Some(Arc::new(touched)))
+    }
+
+    /// Whether activity has to be noted, and was not by somebody just now: what is known of a session
+    /// may be read again before that is written.
+    fn is_worth_noting(&self, id: Uuid, now: Timestamp) -> bool {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.get(&id).is_some_and(|at| now < at.after(TOUCH_EVERY)) {
+            return false;
+        }
+        if noted.len() >= CACHED {
+            // Some are noted once more than needed.
+            noted.clear();
+        }
+        noted.insert(id, now);
+        true
     }
 
     /// Whether a session goes on, without taking that for activity.

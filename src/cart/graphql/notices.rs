@@ -114,7 +114,7 @@ fn not_enough(line: &CartLine, available: i64) -> CartNotice {
 fn left_out(product: &ProductId, units: i64) -> CartNotice {
     let message = format!(
         "{units} of {product} did not fit: a cart has at most {MAX_LINES} lines and {MAX_UNITS} of \
-         one product."
+         one product, all with prices in one currency."
     );
     CartNotice {
         quantity: Some(i32::try_from(units).unwrap_or(i32::MAX)),

@@ -119,8 +119,6 @@ pub enum CartEventType {
     Ordered,
     /// What a guest had went to a customer's cart.
     HandedOver,
-    /// The customer's cart has got it.
-    HandOverDone,
     /// What a guest had came in.
     TakenOver,
 }
@@ -182,11 +180,10 @@ impl CartEventNode {
                 let line = |(product, units): &(ProductId, i64)| event_line(product, *units, None);
                 (CartEventType::Ordered, taken.iter().map(line).collect())
             }
-            Change::HandOver(hand_over) => {
+            Change::HandOver(hand_over) | Change::HandedOver(hand_over) => {
                 other = Some(CartOwner::User(hand_over.to));
                 (CartEventType::HandedOver, units(hand_over.lines))
             }
-            Change::HandedOver { .. } => (CartEventType::HandOverDone, Vec::new()),
             Change::TakeOver { from, lines } => {
                 other = Some(CartOwner::Guest(from));
                 (CartEventType::TakenOver, units(lines))

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Card, Cart, Change, MAX_LINES, MAX_UNITS, Units};
+use super::{Card, Cart, Change, MAX_LINES, MAX_UNITS, Units, fingerprint};
 use crate::error::{ErrorCode, UserError};
 use crate::input::Faults;
 use crate::product_id::{MAX_ID_CHARS, ProductId};
@@ -35,6 +35,28 @@ impl RawChange {
         let (Self::Add(lines) | Self::Set(lines)) = self else { return Vec::new() };
         let wanted = lines.iter().filter(|line| line.quantity > 0).take(MAX_LINES);
         wanted.filter_map(|line| ProductId::parse(&line.product).ok()).collect()
+    }
+
+    /// Tells it from other things that are asked for, sound or not. It is the same as that of the
+    /// [`Change`] that it becomes.
+    pub fn fingerprint(&self) -> i64 {
+        let of = |kind, lines: &[RawLine]| {
+            fingerprint(kind, lines.iter().map(|line| (line.product.as_str(), line.quantity)))
+        };
+        match self {
+            Self::Add(lines) => of("add", lines),
+            Self::Set(lines) => of("set", lines),
+            Self::Remove(products) => {
+                fingerprint("remove", products.iter().map(|product| (product.as_str(), 0)))
+            }
+            Self::Clear => fingerprint("clear", std::iter::empty()),
+        }
+    }
+
+    /// Where a product stands in it.
+    fn place_of(&self, product: &ProductId) -> Option<usize> {
+        let (Self::Add(lines) | Self::Set(lines)) = self else { return None };
+        lines.iter().position(|line| line.product == product.as_str())
     }
 
     /// Checks it, with what its products look like now. All that is wrong is told at once.
@@ -139,7 +161,7 @@ fn too_many_units() -> String {
 }
 
 /// Why a cart cannot take a change that is sound by itself.
-pub fn refusals(cart: &Cart, change: &Change) -> Vec<UserError> {
+pub fn refusals(cart: &Cart, raw: &RawChange, change: &Change) -> Vec<UserError> {
     let (lines, adds) = match change {
         Change::Add(lines) => (lines, true),
         Change::Set(lines, _) => (lines, false),
@@ -151,7 +173,10 @@ pub fn refusals(cart: &Cart, change: &Change) -> Vec<UserError> {
         let there = cart.line(&line.product).map_or(0, |line| line.units);
         if there + line.units > MAX_UNITS {
             let message = format!("{} {there} of {} are there.", too_many_units(), line.product);
-            found.push(refuse(ErrorCode::QuantityLimit, message));
+            let place = raw.place_of(&line.product).unwrap_or(0).to_string();
+            let field = ["lines".to_owned(), place, "quantity".to_owned()];
+            let field = Some(field.into());
+            found.push(UserError { code: ErrorCode::QuantityLimit, field, message });
         }
     }
     let gone: HashSet<_> = match change {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::change::{RawChange, RawLine, refusals};
 use super::*;
-use crate::error::ErrorCode;
+use crate::error::{ErrorCode, UserError};
 
 const NOW: Timestamp = Timestamp::from_millis(1_794_736_800_000);
 
@@ -107,11 +107,11 @@ fn what_a_cart_cannot_take_is_refused_with_a_code() {
         lines.iter().map(line).collect::<Vec<_>>()
     };
     let cards = [1, 2].map(|number| (product(number), card(100))).into();
-    let codes = |raw: RawChange| {
-        let faults = raw.check(&cards).err().unwrap_or_default();
-        let field = |fault: &crate::error::UserError| fault.field.clone().unwrap().join(".");
+    let codes_of = |faults: &[UserError]| {
+        let field = |fault: &UserError| fault.field.clone().unwrap().join(".");
         faults.iter().map(|fault| (fault.code, field(fault))).collect::<Vec<_>>()
     };
+    let codes = |raw: RawChange| codes_of(&raw.check(&cards).err().unwrap_or_default());
     let fault = |code, field: &str| (code, field.to_owned());
     assert_eq!(codes(RawChange::Add(lines(&[("P1", 1), ("P1", 998)]))), []);
     assert_eq!(
@@ -145,7 +145,12 @@ fn what_a_cart_cannot_take_is_refused_with_a_code() {
     let full = (0..100).map(|number| units(number, 999)).collect();
     let cart = log(vec![operation(1, 0, Change::Add(full))]).fold(at(1));
     let refused = |change: Change| {
-        refusals(&cart, &change).iter().map(|fault| fault.code).collect::<Vec<_>>()
+        let raw = RawChange::Add(lines(&[("P0", 1), ("P1", 1)]));
+        let faults = refusals(&cart, &raw, &change);
+        let place = [ErrorCode::QuantityLimit].map(|code| fault(code, "lines.1.quantity"));
+        let with_place = codes_of(&faults);
+        assert!(with_place.iter().all(|one| one.0 != ErrorCode::QuantityLimit || *one == place[0]));
+        faults.iter().map(|fault| fault.code).collect::<Vec<_>>()
     };
     assert_eq!(refused(Change::Add(vec![units(1, 1)])), [ErrorCode::QuantityLimit]);
     assert_eq!(refused(Change::Add(vec![units(200, 1)])), [ErrorCode::CartFull]);
@@ -154,6 +159,31 @@ fn what_a_cart_cannot_take_is_refused_with_a_code() {
     let mut dollars = units(1, 5);
     dollars.card.price.currency = crate::money::Currency::parse("USD").unwrap();
     assert_eq!(refused(Change::Set(vec![dollars], Vec::new())), [ErrorCode::CurrencyMismatch]);
+}
+
+#[test]
+fn what_was_asked_for_has_the_fingerprint_of_what_it_becomes() {
+    let line = |product: &str, quantity| RawLine { product: product.to_owned(), quantity };
+    let cards = [1, 2].map(|number| (product(number), card(100))).into();
+    for raw in [
+        RawChange::Add(vec![line("P1", 2), line("P2", 1), line("P1", 3)]),
+        RawChange::Set(vec![line("P2", 0), line("P1", 3)]),
+        RawChange::Remove(vec!["P1".to_owned(), "P1".to_owned(), "P9".to_owned()]),
+        RawChange::Clear,
+    ] {
+        assert_eq!(raw.fingerprint(), raw.check(&cards).unwrap().fingerprint(), "{raw:?}");
+    }
+}
+
+#[test]
+fn a_name_of_a_cart_is_read_as_it_is_written() {
+    for owner in [CartOwner::User("анна: 1".into()), CartOwner::Guest(Uuid::from_u128(7))] {
+        assert_eq!(CartOwner::parse(&owner.to_string()), Some(owner));
+    }
+    let long = format!("user:{}", "x".repeat(256));
+    for text in ["", "user:", "guest:", "guest:x", "staff:x", "user", "user:a\u{0}", &long] {
+        assert_eq!(CartOwner::parse(text), None, "{text}");
+    }
 }
 
 #[test]
@@ -202,6 +232,25 @@ fn history() -> impl Strategy<Value = Vec<Operation>> {
     })
 }
 
+/// What is in a cart. When it came there is told by the copy of an operation that counts, and which
+/// one that is may change.
+fn content(cart: &Cart) -> (BTreeMap<ProductId, i64>, Vec<(ProductId, i64)>) {
+    let lines = cart.lines.iter().map(|line| (line.product.clone(), line.units));
+    (lines.collect(), cart.left_out.clone())
+}
+
+/// A copy of an operation, by a client that tries again before it is answered: it is later, but not
+/// later than what is done after that.
+fn double(history: &[Operation], which: prop::sample::Index, late: u64) -> Operation {
+    let place = which.index(history.len());
+    let mut double = history[place].clone();
+    double.at = double.at.after(Duration::from_secs(late));
+    if let Some(next) = history.get(place + 1) {
+        double.at = double.at.min(Timestamp::from_micros(next.at.micros() - 1));
+    }
+    double
+}
+
 proptest! {
     #[test]
     fn neither_their_order_nor_how_often_they_come_matters(
@@ -212,60 +261,61 @@ proptest! {
         let end = history.last().unwrap().at.after(Duration::from_secs(60));
         let expected = log(history.clone()).fold(end);
         let mut delivered = history.clone();
-        for (which, late) in doubles {
-            let mut double = which.get(&history).clone();
-            // A client that tries again at once may be served twice at once.
-            double.at = double.at.after(Duration::from_secs(late));
-            delivered.push(double);
-        }
+        delivered.extend(doubles.iter().map(|(which, late)| double(&history, *which, *late)));
         delivered.sort_by_key(|operation| {
             (operation.id.as_u128() ^ u128::from(order)).wrapping_mul(u128::from(order | 1))
         });
-        prop_assert_eq!(log(delivered).fold(end), expected);
+        prop_assert_eq!(content(&log(delivered).fold(end)), content(&expected));
     }
 
     #[test]
     fn a_checkpoint_at_any_moment_changes_nothing(
         history in history(),
-        doubles in vec((any::<prop::sample::Index>(), 0..60_u64), 0..5),
-        moments in vec((any::<prop::sample::Index>(), 0..200_u64), 1..8),
+        doubles in vec((any::<prop::sample::Index>(), 0..400_u64), 0..8),
+        moments in vec((any::<prop::sample::Index>(), 0..400_u64), 1..12),
     ) {
-        let end = history.last().unwrap().at.after(Duration::from_secs(200));
+        let end = history.last().unwrap().at.after(Duration::from_secs(1_000));
         let expected = log(history.clone()).fold(end);
-        let mut arriving: Vec<_> = history.iter().map(|o| (o.at, o.clone())).collect();
-        for (which, late) in doubles {
-            let mut double = which.get(&history).clone();
-            double.at = double.at.after(Duration::from_secs(late));
-            arriving.push((double.at, double));
-        }
+        let mut arriving = history.clone();
+        arriving.extend(doubles.iter().map(|(which, late)| double(&history, *which, *late)));
         let moments = moments.into_iter().map(|(which, late)| {
             which.get(&history).at.after(Duration::from_secs(late))
         });
         let mut moments: Vec<_> = moments.collect();
-        arriving.sort_by_key(|(at, _)| *at);
+        arriving.sort_by_key(|operation| operation.at);
         moments.sort_unstable();
-        let (mut kept, mut noted, mut arrived) = (CartLog::default(), BTreeSet::new(), 0);
-        let all = arriving.clone();
+        let mut kept = CartLog::default();
+        let mut noted: BTreeMap<Uuid, Timestamp> = BTreeMap::new();
+        // Whoever has read a checkpoint knows what it covers, and does not add it again.
+        let is_added = |operation: &Operation, noted: &BTreeMap<Uuid, Timestamp>| {
+            let since = noted.get(&operation.id);
+            since.is_none_or(|since| operation.at <= since.after(LATE_AFTER))
+        };
         let mut arriving = arriving.into_iter().peekable();
         for moment in moments {
-            while let Some((_, operation)) = arriving.next_if(|(at, _)| *at <= moment) {
-                kept.operations.push(operation);
-                arrived += 1;
+            while let Some(operation) = arriving.next_if(|operation| operation.at <= moment) {
+                if is_added(&operation, &noted) {
+                    kept.operations.push(operation);
+                }
             }
             let (checkpoint, notes) = kept.checkpoint_at(moment, false);
-            noted.extend(notes.iter().map(|note| note.id));
-            prop_assert_eq!(kept.fold(end), {
-                CartLog { checkpoint: Some(checkpoint.clone()), ..kept.clone() }.fold(end)
-            });
+            for note in &notes {
+                prop_assert!(!noted.contains_key(&note.id), "covered twice: {:?}", note);
+                noted.insert(note.id, moment);
+            }
+            let with = CartLog { checkpoint: Some(checkpoint.clone()), ..kept.clone() };
+            prop_assert_eq!(content(&kept.fold(end)), content(&with.fold(end)));
+            let is_old = |since: &Timestamp| moment > since.after(SETTLED_AFTER * 3);
+            prop_assert!(!checkpoint.covered.values().any(is_old), "it forgets");
+            // Whoever asks again finds every operation: in the log, or by its note.
+            for operation in &kept.operations {
+                let id = operation.id;
+                prop_assert!(kept.find(id).is_some() || noted.contains_key(&id), "{:?}", id);
+            }
             kept.operations.retain(|operation| operation.at > checkpoint.until);
             kept.checkpoint = Some(checkpoint);
-            // Whoever asks again finds every operation: in the log, or by its note.
-            for (_, operation) in &all[..arrived] {
-                let id = operation.id;
-                prop_assert!(kept.find(id).is_some() || noted.contains(&id), "{:?}", id);
-            }
         }
-        kept.operations.extend(arriving.map(|(_, operation)| operation));
-        prop_assert_eq!(kept.fold(end), expected);
+        kept.operations.extend(arriving.filter(|operation| is_added(operation, &noted)));
+        prop_assert_eq!(content(&kept.fold(end)), content(&expected));
     }
 }

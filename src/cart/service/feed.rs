@@ -30,7 +30,7 @@ const LOOKS_AT_ONCE: usize = 32;
 struct Watched {
     /// Counts up with every change.
     changes: watch::Sender<u64>,
-    /// The newest operation that a look has found.
+    /// The newest operation that whoever began to watch was shown, or a look has found.
     seen: Option<Timestamp>,
 }
 
@@ -58,12 +58,11 @@ impl Feed {
         let feed = Arc::new_cyclic(|this: &Weak<Self>| {
             let this = this.clone();
             let hear = move |note: &str| {
-                // It is not there yet, or not any more.
-                let Some(feed) = this.upgrade() else { return this.strong_count() > 0 };
-                if let Some(owner) = CartOwner::parse(note) {
+                let feed = this.upgrade();
+                if let (Some(feed), Some(owner)) = (&feed, CartOwner::parse(note)) {
                     feed.tell(&owner);
                 }
-                true
+                feed.is_some()
             };
             Self { carts: Mutex::default(), notes: Notes::open(tiers, shop, "carts", hear) }
         });
@@ -114,11 +113,22 @@ impl Feed {
         Ok(stream::unfold((watch, None), next).boxed())
     }
 
+    /// A cart was read here. To who has just begun to watch it this is what there is; a change
+    /// that comes before the first look at it is to be found by that look.
+    pub(super) fn shown(&self, owner: &CartOwner, newest: Option<Timestamp>) {
+        if let Some(watched) = self.carts().get_mut(owner) {
+            watched.seen.get_or_insert(newest.unwrap_or_default());
+        }
+    }
+
     /// Takes over what a look has found.
     fn found(&self, owner: &CartOwner, newest: Option<Timestamp>) {
         if let Some(watched) = self.carts().get_mut(owner) {
-            let is_new = watched.seen.is_some() && watched.seen < newest;
-            watched.seen = watched.seen.max(newest).or(Some(Timestamp::default()));
+            let newest = newest.unwrap_or_default();
+            // Of one that nobody was shown yet it is not known whether that comes with this or
+            // without: better twice than never.
+            let is_new = watched.seen.is_none_or(|seen| seen < newest);
+            watched.seen = watched.seen.max(Some(newest));
             if is_new {
                 watched.changes.send_modify(|count| *count += 1);
             }

@@ -11,7 +11,7 @@ use futures_util::future::{AbortHandle, Abortable, BoxFuture, pending};
 use futures_util::stream::{FuturesUnordered, SplitStream, StreamExt};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::super::caller::{identify, origin};
 use super::super::identity::{authorization, bearer_of};
@@ -201,7 +201,9 @@ impl Session {
         };
         let app = self.app.clone();
         let shop = app.shop().ok_or(Close::TryLater)?;
-        let known = identify(&app, shop, token.map_err(refused)?, self.origin.clone()).await;
+        let token = token.map_err(refused)?;
+        let deadline = Instant::now() + app.config.limits.deadline;
+        let known = in_time(deadline, identify(&app, shop, token, self.origin.clone())).await;
         let (caller, lasts) = known.map_err(refused)?;
         self.caller = Some(caller);
         // One that ends in a thousand years cannot be added, and never ends.
@@ -249,6 +251,14 @@ enum Cut {
     SessionEnded,
 }
 
+/// Waits for something until a deadline.
+async fn in_time<T>(
+    deadline: Instant,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    timeout_at(deadline, work).await.unwrap_or(Err(Error::Timeout))
+}
+
 /// Runs an operation to its end, and tells the client what comes of it.
 async fn operate(
     app: &App,
@@ -268,7 +278,7 @@ async fn operate(
     let session = caller.session.as_ref().map(|session| session.id);
     if let Some(session) = session {
         // To ask for something is activity; whoever has ended the session ends this too.
-        match shop.sessions.admit_id(session).await {
+        match in_time(deadline, shop.sessions.admit_id(session)).await {
             Ok(Some(session)) => caller.session = Some(session),
             Ok(None) => return Err(Cut::SessionEnded),
             Err(error) => return tell(ToClient::Error { id, payload: &[(&error).into()] }).await,
@@ -285,7 +295,8 @@ async fn operate(
         let mut watching = Watching::new(app, asked, ready);
         while let Some(event) = watching.next().await {
             if let Some(session) = session {
-                match shop.sessions.goes_on(session).await {
+                let within = Instant::now() + app.config.limits.deadline;
+                match in_time(within, shop.sessions.goes_on(session)).await {
                     Ok(true) => {}
                     Ok(false) => return Err(Cut::SessionEnded),
                     Err(error) => {

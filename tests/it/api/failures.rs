@@ -114,8 +114,7 @@ broken!(CartStore {
     fn cart_note(&CartOwner, Uuid) -> Option<KeyNote>;
     fn add_to_cart(&CartOwner, &Operation) -> ();
     fn put_checkpoint(&CartOwner, &Checkpoint, &[KeyNote]) -> ();
-    fn record_hand_over(Uuid, &HandOver) -> HandOver;
-    fn hand_over(Uuid, u32) -> Option<HandOver>;
+    fn record_hand_over(Uuid, &HandOver) -> ();
     fn cart_history(&CartOwner, Option<LogPlace>, usize) -> Vec<Operation>;
     fn list_cart(i64, i8, &CartOwner) -> ();
     fn listed_carts(i64, i8, Option<&CartOwner>, usize) -> Vec<CartOwner>;

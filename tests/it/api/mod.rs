@@ -3,9 +3,12 @@
 // A helper of a test that cannot go on fails the test.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
+use vitrina::clock::{Clock, ManualClock, SystemClock};
 
 use crate::support::http::{Answer, HttpClient};
 use crate::support::server::{TestServer, token};
@@ -39,7 +42,36 @@ macro_rules! on_every_server {
     };
 }
 
+/// Runs every case on the shop served from each store at a time that the case decides. A case is an
+/// `async fn(&TestServer, &ManualClock)`; its store is empty.
+macro_rules! at_any_time {
+    ($($case:ident),+ $(,)?) => {
+        mod embedded_in_time {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let (server, clock) = $crate::api::in_time().await;
+                    super::$case(&server, &clock).await;
+                }
+            )+
+        }
+
+        mod cassandra_in_time {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    if let Some((server, clock)) = $crate::api::in_time_on_cassandra().await {
+                        super::$case(&server, &clock).await;
+                        $crate::support::stores::drop_keyspace(server.store()).await;
+                    }
+                }
+            )+
+        }
+    };
+}
+
 mod browse;
+mod carts;
 mod catalog;
 mod documents;
 mod execution;
@@ -49,6 +81,7 @@ mod hostile_bodies;
 mod identity;
 mod identity_keys;
 mod pages;
+mod sessions;
 mod staff;
 mod stock;
 mod stock_cache;
@@ -70,6 +103,21 @@ const DELETE: &str = "mutation($ids: [ID!]!) {
 /// The shop on the test cluster; `None` where there is none.
 async fn on_cassandra() -> Option<TestServer> {
     Some(TestServer::start_on(TestStore::cassandra().await?, |_| {}).await)
+}
+
+/// The shop on an embedded store, at a time that the test decides: now, to begin with.
+async fn in_time() -> (TestServer, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(SystemClock.now()));
+    let store = TestStore::embedded_with(clock.clone()).await;
+    (TestServer::start_with_clock(store, clock.clone(), |_| {}).await, clock)
+}
+
+/// The same on the test cluster; `None` where there is none. What is kept there ends by the
+/// cluster's own clock, so a test sees what the shop makes of its age.
+async fn in_time_on_cassandra() -> Option<(TestServer, Arc<ManualClock>)> {
+    let clock = Arc::new(ManualClock::new(SystemClock.now()));
+    let store = TestStore::cassandra().await?;
+    Some((TestServer::start_with_clock(store, clock.clone(), |_| {}).await, clock))
 }
 
 /// A product as `productsUpsert` takes it.
@@ -104,9 +152,31 @@ fn staff() -> String {
 
 /// A query without a token; its data, which must come without errors.
 async fn data(http: &HttpClient, query: &str, variables: Value) -> Value {
-    let mut answer = http.query(query, variables).await.json();
+    data_for(http, None, query, variables).await
+}
+
+/// The same with a token, or without one.
+async fn data_for(http: &HttpClient, token: Option<&str>, query: &str, variables: Value) -> Value {
+    let body = json!({ "query": query, "variables": variables });
+    let mut answer = http.post(token, &body).await.json();
     assert_eq!(answer["errors"], Value::Null, "{answer}");
     answer["data"].take()
+}
+
+/// The paths and codes of a payload's `userErrors`, sorted.
+fn faults(payload: &Value) -> Vec<(String, String)> {
+    let path = |fault: &Value| {
+        let steps = fault["field"].as_array().unwrap().iter();
+        steps.map(|step| step.as_str().unwrap()).collect::<Vec<_>>().join(".")
+    };
+    let mut faults: Vec<_> = payload["userErrors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|fault| (path(fault), fault["code"].as_str().unwrap().to_owned()))
+        .collect();
+    faults.sort();
+    faults
 }
 
 /// `POST /graphql` with these headers and nothing else.

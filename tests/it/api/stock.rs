@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{data, delete, product, staff, stock as sell};
+use super::{data, delete, faults, product, staff, stock as sell};
 use crate::support::http::HttpClient;
 use crate::support::server::{TestServer, token};
 use vitrina::server::Role;
@@ -39,21 +39,6 @@ async fn change(http: &HttpClient, mutation: &str, entries: &[Value]) -> Value {
     assert_eq!(answer["errors"], Value::Null, "{answer}");
     let data = answer["data"].as_object_mut().unwrap();
     data.values_mut().next().unwrap().take()
-}
-
-fn faults(payload: &Value) -> Vec<(String, String)> {
-    let path = |fault: &Value| {
-        let steps = fault["field"].as_array().unwrap().iter();
-        steps.map(|step| step.as_str().unwrap()).collect::<Vec<_>>().join(".")
-    };
-    let mut faults: Vec<_> = payload["userErrors"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|fault| (path(fault), fault["code"].as_str().unwrap().to_owned()))
-        .collect();
-    faults.sort();
-    faults
 }
 
 async fn a_product_shows_its_stock_in_every_zone(server: &TestServer) {

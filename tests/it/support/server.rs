@@ -12,6 +12,7 @@ use vitrina::cache::Tiers;
 use vitrina::clock::{Clock, SystemClock};
 use vitrina::config::{AuthConfig, CacheConfig, Config, Limits, Secret, ShopRules, StoreConfig};
 use vitrina::server::{self, Role, sign_token};
+use vitrina::storage::Store;
 
 use super::http::HttpClient;
 use super::stores::TestStore;
@@ -34,6 +35,11 @@ impl TestServer {
         &self.store.config
     }
 
+    /// The same store as it is open here, to look at what no answer shows.
+    pub fn opened(&self) -> &dyn Store {
+        self.store.store.as_ref()
+    }
+
     /// Another instance on the same store.
     pub async fn beside(&self, change: impl FnOnce(&mut Config)) -> Self {
         Self::start_on(self.store.beside(), change).await
@@ -46,6 +52,16 @@ impl TestServer {
 
     /// Serves a store, with the configuration changed by `change`.
     pub async fn start_on(store: TestStore, change: impl FnOnce(&mut Config)) -> Self {
+        Self::start_with_clock(store, Arc::new(SystemClock), change).await
+    }
+
+    /// Serves a store at a time that the test decides. An embedded store has to be opened with the
+    /// same clock. Tokens of the identity provider go by the system's clock all the same.
+    pub async fn start_with_clock(
+        store: TestStore,
+        clock: Arc<dyn Clock>,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         let mut config = Config {
             listen: ([127, 0, 0, 1], 0).into(),
             store: store.config.clone(),
@@ -59,7 +75,6 @@ impl TestServer {
         change(&mut config);
         let app = Arc::new(App::new(config, store.metrics.clone()));
         let tiers = Tiers::open(&app.config.cache).await;
-        let clock = Arc::new(SystemClock);
         let (opened, metrics) = (store.store.clone(), &store.metrics);
         let shop = Shop::open(opened, clock, &tiers, &app.config.rules, metrics).await;
         app.open(shop.unwrap());

@@ -150,6 +150,22 @@ impl Socket {
         timeout(PATIENCE, read).await.expect("the server closes the connection")
     }
 
+    /// The same, and nothing may come before it.
+    pub async fn closed_at_once(&mut self) -> (u16, String) {
+        let read = async {
+            loop {
+                match self.stream.next().await {
+                    Some(Ok(Message::Close(Some(frame)))) => {
+                        return (frame.code.into(), frame.reason.to_string());
+                    }
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                    other => panic!("not closed but {other:?}"),
+                }
+            }
+        };
+        timeout(PATIENCE, read).await.expect("the server closes the connection")
+    }
+
     /// The code that the server closes the connection with.
     pub async fn close_code(&mut self) -> u16 {
         self.closed().await.0
