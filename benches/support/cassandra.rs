@@ -41,18 +41,30 @@ pub(crate) async fn run(settings: &Settings) -> Result<()> {
 /// Does something with a store in a keyspace of its own, if there is a cluster, and drops it
 /// afterwards; says loudly if there is none.
 pub(crate) async fn with_keyspace(work: impl AsyncFnOnce(&str) -> Result<()>) -> Result<()> {
+    with_keyspaces(async |[store]: [&str; 1]| work(store).await).await
+}
+
+/// The same with several stores.
+pub(crate) async fn with_keyspaces<const N: usize>(
+    work: impl AsyncFnOnce([&str; N]) -> Result<()>,
+) -> Result<()> {
     let nodes = std::env::var(CLUSTER).unwrap_or_default();
     if nodes.is_empty() {
         println!("*** NOT MEASURED: Cassandra. Set {CLUSTER} to host:port of a node in dc1. ***\n");
         return Ok(());
     }
-    let keyspace = format!("bench_{}", uuid::Uuid::new_v4().simple());
     let copies = nodes.split(',').count().min(MAX_COPIES);
-    let store = format!("cassandra://{nodes}/{keyspace}?dc=dc1&rf={copies}");
-    let measured = unless_stopped(work(&store)).await;
+    let keyspaces: [String; N] =
+        std::array::from_fn(|_| format!("bench_{}", uuid::Uuid::new_v4().simple()));
+    let stores = keyspaces
+        .each_ref()
+        .map(|keyspace| format!("cassandra://{nodes}/{keyspace}?dc=dc1&rf={copies}"));
+    let mut done = unless_stopped(work(stores.each_ref().map(String::as_str))).await;
     // Whatever happened, the cluster is left as it was found.
-    let dropped = drop_keyspace(&store, &keyspace).await;
-    measured.and(dropped)
+    for (store, keyspace) in stores.iter().zip(&keyspaces) {
+        done = done.and(drop_keyspace(store, keyspace).await);
+    }
+    done
 }
 
 async fn measure(store: &str, settings: &Settings) -> Result<()> {

@@ -132,7 +132,7 @@ async fn keep_busy(
     until: Until,
 ) -> Result<Vec<Duration>> {
     let started = Instant::now();
-    let mut times = Vec::new();
+    let (mut times, mut place) = (Vec::new(), 0);
     loop {
         let is_over = match until {
             Until::Time(time) => started.elapsed() >= time,
@@ -141,13 +141,14 @@ async fn keep_busy(
         if is_over {
             return Ok(times);
         }
-        requests.write_next(&mut connection.request);
+        place = requests.next(place, times.len());
+        requests.write(place, &mut connection.request);
         let sent = Instant::now();
         let (status, body) = tokio::time::timeout(ANSWER_WITHIN, connection.exchange()).await??;
         times.push(sent.elapsed());
         if status != 200 || !requests.is_answer(body) {
             let body = String::from_utf8_lossy(body);
-            return Err(format!("an answer that is no card: status {status}, {body}").into());
+            return Err(format!("an answer that is none of these: status {status}, {body}").into());
         }
     }
 }

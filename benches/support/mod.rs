@@ -1,6 +1,7 @@
 //! What the sections of the benchmarks share, and the sections.
 
 pub(crate) mod card;
+pub(crate) mod carts;
 pub(crate) mod cassandra;
 pub(crate) mod fill;
 pub(crate) mod hot;
@@ -16,6 +17,8 @@ pub(crate) mod upserts;
 pub(crate) mod worker;
 
 mod buyers;
+mod cart_driver;
+mod cart_worker;
 mod clerk;
 mod control;
 mod figures;

@@ -9,8 +9,8 @@ use vitrina::demo::catalogue::id_of;
 /// A card. Its name has room for a number, for documents that differ every time.
 const CARD: &str = "query Card_00000000($id: ID!) { product(id: $id) { id name \
                     category { name } price { amount currencyCode } attributes { name value } } }";
-/// The part of [`CARD`] that a number takes the place of.
-const STAMP: &str = "_00000000";
+/// The part of a body that a number takes the place of.
+pub(super) const STAMP: &str = "_00000000";
 /// A page of a listing.
 const PAGE: &str = "query Page($ids: [ID!]!) { products(ids: $ids) { id name \
                     category { name } price { amount currencyCode } attributes { name value } } }";
@@ -64,14 +64,22 @@ impl Kind {
     }
 }
 
-/// Requests of one kind, ready to be sent; each time one of them at random.
+/// Requests of one kind, ready to be sent.
 pub(super) struct Requests {
     /// How the body of a good answer begins.
     answer: &'static [u8],
     /// Each with the place of its stamp, if it has one.
     ready: Vec<(Vec<u8>, Option<usize>)>,
-    draws: Cell<u64>,
+    order: Order,
     sent: Cell<u32>,
+}
+
+/// Which request comes next.
+enum Order {
+    /// Any of them.
+    Random { draws: Cell<u64> },
+    /// On each connection the same one for so many times, then the next that no connection has.
+    InTurn { visit: usize, next: Cell<usize> },
 }
 
 impl Requests {
@@ -82,21 +90,42 @@ impl Requests {
 
     /// Requests with these bodies, whose answers begin like this, to a path.
     pub(super) fn of(bodies: &[String], answer: &'static [u8], path: &str) -> Self {
-        let ready = bodies.iter().map(|body| {
-            let request = post(path, body, None);
-            let body_at = request.len() - body.len();
-            // The number comes after the `_`.
-            let stamp = body.find(STAMP).map(|at| body_at + at + 1);
-            (request, stamp)
-        });
-        Self { answer, ready: ready.collect(), draws: Cell::new(0), sent: Cell::new(0) }
+        let ready = bodies.iter().map(|body| ready(path, body, None)).collect();
+        Self { answer, ready, order: Order::Random { draws: Cell::new(0) }, sent: Cell::new(0) }
     }
 
-    /// Puts the next request in place of what is there.
-    pub(super) fn write_next(&self, request: &mut Vec<u8>) {
-        let mut draws = self.draws.get();
-        let (bytes, stamp) = &self.ready[below(&mut draws, self.ready.len())];
-        self.draws.set(draws);
+    /// A request of each of these callers, who come with a token. A caller makes `visit` requests
+    /// in a row, over one connection, and comes again after all the others.
+    pub(super) fn of_callers(
+        callers: &[(String, String)],
+        answer: &'static [u8],
+        path: &str,
+        visit: usize,
+    ) -> Self {
+        let ready = callers.iter().map(|(token, body)| ready(path, body, Some(token))).collect();
+        let order = Order::InTurn { visit, next: Cell::new(0) };
+        Self { answer, ready, order, sent: Cell::new(0) }
+    }
+
+    /// Which request a connection sends after so many, the last of which was the one at `place`.
+    pub(super) fn next(&self, place: usize, sent: usize) -> usize {
+        match &self.order {
+            Order::Random { draws } => {
+                let mut state = draws.get();
+                let drawn = below(&mut state, self.ready.len());
+                draws.set(state);
+                drawn
+            }
+            Order::InTurn { visit, next } if sent.is_multiple_of(*visit) => {
+                next.replace((next.get() + 1) % self.ready.len())
+            }
+            Order::InTurn { .. } => place,
+        }
+    }
+
+    /// Puts a request in place of what is there.
+    pub(super) fn write(&self, place: usize, request: &mut Vec<u8>) {
+        let (bytes, stamp) = &self.ready[place];
         request.clear();
         request.extend_from_slice(bytes);
         if let Some(at) = *stamp {
@@ -110,6 +139,15 @@ impl Requests {
     pub(super) fn is_answer(&self, body: &[u8]) -> bool {
         body.starts_with(self.answer)
     }
+}
+
+/// A request, and the place of its stamp, if it has one.
+fn ready(path: &str, body: &str, token: Option<&str>) -> (Vec<u8>, Option<usize>) {
+    let request = post(path, body, token);
+    let body_at = request.len() - body.len();
+    // The number comes after the `_`.
+    let stamp = body.find(STAMP).map(|at| body_at + at + 1);
+    (request, stamp)
 }
 
 /// A request as it goes over a connection.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::Response;
 use axum::routing::post;
@@ -27,12 +27,13 @@ use tokio::task::JoinSet;
 use tower::ServiceExt;
 use vitrina::app::{App, Shop};
 use vitrina::cache::Tiers;
-use vitrina::clock::SystemClock;
+use vitrina::clock::{Clock, SystemClock};
 use vitrina::config::{
     AuthConfig, CacheConfig, CassandraConfig, Config, Limits, LogFormat, MIN_SECRET_BYTES, Secret,
     ShopRules, StoreConfig,
 };
 use vitrina::demo::{self, DEFAULT_PRODUCTS};
+use vitrina::server::{Role as ViewerRole, sign_token};
 use vitrina::storage::Store;
 use vitrina::telemetry::{self, Metrics};
 use vitrina::{server, storage};
@@ -42,7 +43,7 @@ use super::figures::Load;
 use super::requests::{self, Kind, below};
 use super::worker::{self, Role};
 use super::{Error, Result};
-use super::{buyers, clerk};
+use super::{buyers, cart_driver, cart_worker, clerk};
 
 /// Where the bare handlers answer.
 pub(super) const BARE_CARD: &str = "/card";
@@ -50,6 +51,8 @@ pub(super) const BARE_CARD: &str = "/card";
 pub(super) const BARE_PAGE: &str = "/page";
 /// Where the shop answers.
 pub(super) const SHOP: &str = "/graphql";
+/// How long a token is good: longer than any run.
+const TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
 /// Longest wait for an execution.
 const EXECUTE_WITHIN: Duration = Duration::from_secs(2);
 
@@ -67,6 +70,11 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
     } else if role == Role::Buyers.name() {
         let _log = log();
         in_runtime(buyers::work())
+    } else if role == Role::Carts.name() {
+        let _log = log();
+        in_runtime(cart_worker::work())
+    } else if role == Role::DriveCarts.name() {
+        in_runtime(cart_driver::work())
     } else {
         in_runtime(drive())
     };
@@ -91,19 +99,26 @@ pub(super) async fn control() -> Result<Control> {
 /// Serves the demo shop and the bare handlers until the benchmark is gone.
 async fn serve() -> Result<()> {
     let mut control = control().await?;
+    let (_, shop) = demo_shop().await?;
+    let cards = Answers::of(&shop, &Kind::Card.bodies(), None).await?;
+    let pages = Answers::of(&shop, &Kind::Page.bodies(), None).await?;
+    let bare = Router::new()
+        .route(BARE_CARD, post(bare).with_state(cards))
+        .route(BARE_PAGE, post(bare).with_state(pages));
+    let ports = (listen(shop).await?, listen(bare).await?);
+    control.tell(&format!("{} {}", ports.0, ports.1)).await?;
+    while control.hear().await?.is_some() {}
+    Ok(())
+}
+
+/// The demo shop, filled, and its store.
+pub(super) async fn demo_shop() -> Result<(Arc<dyn Store>, Router)> {
     let config = config(CacheConfig::Memory)?;
     let clock = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::default());
     let store = storage::open(&config.store, clock.clone(), metrics.clone()).await?;
     demo::fill(store.as_ref(), DEFAULT_PRODUCTS, clock.as_ref(), |_| {}).await?;
-    let shop = shop(config, store, &metrics).await?;
-    let bare = Router::new()
-        .route(BARE_CARD, post(bare).with_state(Answers::of(&shop, Kind::Card).await?))
-        .route(BARE_PAGE, post(bare).with_state(Answers::of(&shop, Kind::Page).await?));
-    let ports = (listen(shop).await?, listen(bare).await?);
-    control.tell(&format!("{} {}", ports.0, ports.1)).await?;
-    while control.hear().await?.is_some() {}
-    Ok(())
+    Ok((store.clone(), shop(config, store, &metrics).await?))
 }
 
 /// The configuration of a worker's shop.
@@ -123,6 +138,12 @@ pub(super) fn config(cache: CacheConfig) -> Result<Config> {
 /// Whose tokens a worker's shop takes.
 pub(super) fn auth() -> Result<AuthConfig> {
     Ok(AuthConfig::new(Secret::new("x".repeat(MIN_SECRET_BYTES)))?)
+}
+
+/// The token that such a shop takes from somebody.
+pub(super) fn token(user: &str, role: ViewerRole) -> Result<String> {
+    let until = SystemClock.now().after(TOKEN_LIFE);
+    Ok(sign_token(&auth()?, user, role, until)?)
 }
 
 /// The routes of a shop on a store.
@@ -150,23 +171,31 @@ pub(super) async fn listen(router: Router) -> Result<u16> {
     Ok(port)
 }
 
-/// The shop's answers to all requests of a kind, for a handler that does nothing else than send
-/// the same bytes.
-struct Answers {
+/// The shop's answers to some requests, for a handler that does nothing else than send the same
+/// bytes.
+pub(super) struct Answers {
     headers: HeaderMap,
     bodies: Vec<Bytes>,
     next: AtomicUsize,
 }
 
 impl Answers {
-    async fn of(shop: &Router, kind: Kind) -> Result<Arc<Self>> {
+    /// The answers to requests with these bodies, from somebody with a token or from nobody.
+    pub(super) async fn of(
+        shop: &Router,
+        asked: &[String],
+        token: Option<&str>,
+    ) -> Result<Arc<Self>> {
         let mut headers = HeaderMap::new();
         let mut bodies = Vec::new();
-        for body in kind.bodies() {
-            let request = Request::post(SHOP)
+        for body in asked {
+            let mut request = Request::post(SHOP)
                 .header(ACCEPT, requests::ACCEPT)
-                .header(CONTENT_TYPE, requests::CONTENT_TYPE)
-                .body(Body::from(body))?;
+                .header(CONTENT_TYPE, requests::CONTENT_TYPE);
+            if let Some(token) = token {
+                request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+            }
+            let request = request.body(Body::from(body.clone()))?;
             let response = shop.clone().oneshot(request).await?;
             if response.status() != StatusCode::OK {
                 return Err(format!("the shop answers {}", response.status()).into());
@@ -181,8 +210,8 @@ impl Answers {
     }
 }
 
-/// Reads the request, pays no attention to it, and answers with the next card.
-async fn bare(State(answers): State<Arc<Answers>>, _: Bytes) -> Response {
+/// Reads the request, pays no attention to it, and answers with the next answer.
+pub(super) async fn bare(State(answers): State<Arc<Answers>>, _: Bytes) -> Response {
     let next = answers.next.fetch_add(1, Ordering::Relaxed) % answers.bodies.len();
     let mut response = Response::new(Body::from(answers.bodies[next].clone()));
     let headers = response.headers_mut();

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use vitrina::clock::{Clock, SystemClock};
-use vitrina::server::{Role as ViewerRole, sign_token};
+use vitrina::server::Role as ViewerRole;
 
 use super::figures::{float, thousands};
 use super::http::Connection;
 use super::requests::post;
-use super::roles::{SHOP, auth};
+use super::roles::{SHOP, token};
 use super::shelf::Shelf;
 use super::worker::{Role, Worker, folder};
 use super::{Result, Settings};
@@ -25,8 +24,6 @@ const LONGEST: usize = 100;
 const THOUSAND_WITHIN: Duration = Duration::from_secs(5);
 /// Time for the rest.
 const REST_WITHIN: Duration = Duration::from_secs(60);
-/// How long the token of whoever looks at reads is good: longer than any run.
-const TOKEN_LIFE: Duration = Duration::from_secs(24 * 3_600);
 
 /// How the body of a page begins.
 pub(super) const ANSWER: &[u8] = br#"{"data":{"category":{"products":{"nodes":[{"id":""#;
@@ -155,8 +152,7 @@ pub(super) struct Inspector {
 impl Inspector {
     /// Connects.
     pub(super) async fn open(address: SocketAddr) -> Result<Self> {
-        let until = SystemClock.now().after(TOKEN_LIFE);
-        let token = sign_token(&auth()?, "bench", ViewerRole::Staff, until)?;
+        let token = token("bench", ViewerRole::Staff)?;
         Ok(Self { connection: Connection::open(address).await?, token })
     }
 

@@ -39,6 +39,10 @@ pub(super) enum Role {
     Clerk,
     /// Buys and looks at stock, when told to.
     Buyers,
+    /// Serves carts and, on another port, a bare handler, and makes carts when told to.
+    Carts,
+    /// Runs the prepared statements of carts, when told to.
+    DriveCarts,
 }
 
 impl Role {
@@ -49,6 +53,8 @@ impl Role {
             Self::Drive => "drive",
             Self::Clerk => "clerk",
             Self::Buyers => "buyers",
+            Self::Carts => "carts",
+            Self::DriveCarts => "drive-carts",
         }
     }
 }

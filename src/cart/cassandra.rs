@@ -292,12 +292,17 @@ impl CartTable {
         while log.operations.len() <= MAX_LOG_ROWS {
             let rows: Vec<LogRow> = self.operations.rows((key(owner), from, MORE_ROWS)).await?;
             let found = rows.len();
+            let begin = from;
             for row in rows {
                 if Some(row.at) <= until {
                     return Ok(());
                 }
+                // It begins with the moment where the rows before ended.
+                let mut before = log.operations.iter().rev();
+                if row.at == begin && before.any(|there| there.id == row.operation_id) {
+                    continue;
+                }
                 from = row.at;
-                // Those of the last moment come twice, which a fold does not mind.
                 log.operations.push(operation(&self.operations, row)?);
             }
             if found < usize::try_from(MORE_ROWS).unwrap_or(usize::MAX) {

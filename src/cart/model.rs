@@ -426,21 +426,25 @@ pub struct CartLog {
 }
 
 impl CartLog {
+    /// The operations after the checkpoint, in any order, copies among them.
+    fn after_checkpoint(&self) -> impl Iterator<Item = &Operation> {
+        let checkpoint = self.checkpoint.as_ref();
+        self.operations.iter().filter(move |operation| {
+            checkpoint.is_none_or(|checkpoint| {
+                operation.at > checkpoint.until && !checkpoint.covered.contains_key(&operation.id)
+            })
+        })
+    }
+
     /// The operations after the checkpoint in the order in which they count, each once.
     fn in_order(&self) -> Vec<&Operation> {
-        let covered = self.checkpoint.as_ref().map(|checkpoint| checkpoint.until);
-        let mut operations: Vec<_> =
-            self.operations.iter().filter(|operation| Some(operation.at) > covered).collect();
+        let mut operations: Vec<_> = self.after_checkpoint().collect();
         operations.sort_unstable_by_key(|operation| (operation.at, operation.id));
-        let covered = self.checkpoint.as_ref().map(|checkpoint| &checkpoint.covered);
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::with_capacity(operations.len());
         // Of copies the last one counts: each has the time before its writer looked for others, so
         // none is later than what was done once one of them was acknowledged.
         operations.reverse();
-        operations.retain(|operation| {
-            let is_covered = covered.is_some_and(|covered| covered.contains_key(&operation.id));
-            !is_covered && seen.insert(operation.id)
-        });
+        operations.retain(|operation| seen.insert(operation.id));
         operations.reverse();
         operations
     }
@@ -461,7 +465,7 @@ impl CartLog {
 
     /// The operation of an id, if no checkpoint covers it.
     pub fn find(&self, id: Uuid) -> Option<&Operation> {
-        self.in_order().into_iter().find(|operation| operation.id == id)
+        self.after_checkpoint().find(|operation| operation.id == id)
     }
 
     /// The time of an operation that is added now: after everything that is there, also if it was
@@ -478,7 +482,7 @@ impl CartLog {
 
     /// The lines that operations speak of which no checkpoint covers.
     pub fn unfolded(&self) -> usize {
-        self.in_order().iter().map(|operation| operation.change.weight()).sum()
+        self.after_checkpoint().map(|operation| operation.change.weight()).sum()
     }
 
     /// The number of the next hand-over.
@@ -493,22 +497,21 @@ impl CartLog {
     /// Whether enough has come together since the last checkpoint.
     pub fn wants_checkpoint(&self, now: Timestamp) -> bool {
         let settled = settled_until(now);
-        self.in_order().iter().filter(|operation| operation.at <= settled).count()
+        self.after_checkpoint().filter(|operation| operation.at <= settled).count()
             >= CHECKPOINT_AFTER
     }
 
-    /// Whether a look at it now has to be noted.
-    pub fn wants_touch(&self, now: Timestamp) -> bool {
-        let touched = self.fold(now).touched_at;
-        touched.is_some_and(|touched| now >= touched.after(TOUCH_EVERY))
-            || (touched.is_some() && self.wants_renewal(now))
+    /// Whether a look at it now has to be noted; with what it comes to.
+    pub fn wants_touch(&self, cart: &Cart, now: Timestamp) -> bool {
+        cart.touched_at
+            .is_some_and(|touched| now >= touched.after(TOUCH_EVERY) || self.wants_renewal(now))
     }
 
     /// Whether something of it is so old that a touch has to renew it.
     pub fn wants_renewal(&self, now: Timestamp) -> bool {
         let written = self.checkpoint.as_ref().map(|checkpoint| checkpoint.written_at);
-        let operations = self.in_order();
-        let oldest = operations.iter().map(|operation| operation.at).chain(written).min();
+        let operations = self.after_checkpoint().map(|operation| operation.at);
+        let oldest = operations.chain(written).min();
         oldest.is_some_and(|oldest| now >= oldest.after(RENEW_AFTER))
     }
 

@@ -86,7 +86,7 @@ impl CartService {
             let (guest, hand_overs) = (*guest, cart.on_their_way.clone());
             self.in_background(async move |service| service.deliver(guest, hand_overs).await);
         }
-        if log.wants_touch(now) || log.wants_checkpoint(now) {
+        if log.wants_touch(&cart, now) || log.wants_checkpoint(now) {
             let owner = owner.clone();
             self.in_background(async move |service| service.touch(&owner, &log, now).await);
         }

@@ -2,6 +2,7 @@
 //! own on the cluster that `VITRINA_TEST_CASSANDRA` names (`scripts/test` starts one).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tempfile::TempDir;
 use vitrina::catalog::model::{Product, ProductDraft, ProductId};
@@ -104,6 +105,9 @@ pub async fn drop_keyspace(config: &StoreConfig) {
     let StoreConfig::Cassandra(config) = config else { return };
     let session = storage::cassandra::connect(config).await.unwrap();
     let drop = format!("DROP KEYSPACE IF EXISTS \"{}\"", config.keyspace);
+    let mut drop = scylla::statement::Statement::new(drop);
+    // A node that runs many tests at once takes its time.
+    drop.set_request_timeout(Some(Duration::from_secs(60)));
     session.query_unpaged(drop, ()).await.unwrap();
 }
 
