@@ -14,6 +14,8 @@ const DEFAULT_PAGE: u64 = 20;
 const PAGE_COST: u64 = 20;
 /// What a look beyond the end of a page costs.
 const PROBE_COST: u64 = 10;
+/// What a look at the schema costs: its lists are as long as the schema is large.
+const SCHEMA_COST: u64 = 200;
 /// How long a list without a bound of its own is taken to be.
 const ASSUMED_LIST: u64 = 10;
 
@@ -69,7 +71,10 @@ impl Walk<'_> {
             return if is_probe { PROBE_COST } else { 1 };
         }
         // Types that the index does not know are introspection's; its lists are the schema's own.
-        let Some(info) = info else { return self.selection("", selection).saturating_add(1) };
+        let Some(info) = info else {
+            let own = if field.name.node.starts_with("__") { SCHEMA_COST } else { 1 };
+            return self.selection("", selection).saturating_add(own);
+        };
         let inside = self.selection(&info.output, selection);
         let own = if info.is_page { PAGE_COST } else { 1 };
         inside.saturating_mul(self.length(parent, info, field)).saturating_add(own)

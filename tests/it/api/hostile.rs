@@ -219,16 +219,18 @@ async fn introspection_does_not_multiply() {
     for depth in [4, 5] {
         assert_refused(&server.http, TOO_COMPLEX, &nested(depth)).await;
     }
-    // As much of it as the other limits let through must still be answered soon.
+    // As much of it as the limits let through must still be answered soon.
     let list = "types{fields{args{type{ofType{inputFields{type{ofType{inputFields{name}}}}}}}}}";
-    for (times, inside) in [
-        (100, list),
-        (100, "types{fields{type{ofType{fields{type{ofType{fields{name}}}}}}}}"),
-        (120, "types{name description fields{name description args{name description}}}"),
+    for inside in [
+        list,
+        "types{fields{type{ofType{fields{type{ofType{fields{name}}}}}}}}",
+        "types{name description fields{name description args{name description}}}",
     ] {
-        let query = format!("{{ {} }}", repeated(times, |n| format!("a{n}:__schema{{{inside}}}")));
+        let of = |times| repeated(times, |n| format!("a{n}:__schema{{{inside}}} "));
+        assert_refused(&server.http, TOO_COMPLEX, &format!("{{ {} }}", of(50))).await;
+        let query = format!("{{ {} }}", of(40));
         let answer = attack(&server.http, json!({ "query": query }).to_string()).await;
-        assert!(answer.body.len() < 2 << 20, "{inside}: {} bytes", answer.body.len());
+        assert!(answer.body.len() < 4 << 20, "{inside}: {} bytes", answer.body.len());
     }
 }
 
