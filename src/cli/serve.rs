@@ -154,6 +154,13 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
     let mut stop = Stop::listen()?;
     let metrics = Arc::new(Metrics::default());
     let app = Arc::new(App::new(config, metrics.clone()));
+    let auth = &app.config.auth;
+    if auth.jwks.is_some() && (auth.issuer.is_none() || auth.audience.is_none()) {
+        tracing::warn!(
+            "tokens that the provider made for others are taken too; set --jwt-issuer and \
+             --jwt-audience"
+        );
+    }
     tokio::spawn(app.identity.keep());
 
     // Listening comes first, so that health checks are answered while the store is being opened.

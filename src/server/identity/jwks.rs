@@ -234,7 +234,10 @@ impl Jwks {
             // A task of its own: a client that goes away must not take the keys of others along.
             let jwks = self.clone();
             tokio::spawn(async move {
-                let read = jwks.read().await;
+                let reading = jwks.clone();
+                let reading = tokio::spawn(async move { reading.read().await });
+                // Should it panic, nobody must wait for it for ever.
+                let read = reading.await.unwrap_or_else(|_| Err("reading has failed".to_owned()));
                 jwks.state.send_modify(|state| state.take(read));
             });
         }
