@@ -97,7 +97,7 @@ macro_rules! prepare_table {
                     $table,
                     " WHERE ",
                     $owner,
-                    " = ? AND part = 2 AND at <= ? LIMIT ?"
+                    " = ? AND part = 2 AND at <= ? AND at > ? LIMIT ?"
                 ),
                 Access::ReadQuorum,
                 READ,
@@ -281,22 +281,20 @@ fn hand_over(
 }
 
 impl CartTable {
-    /// The operations that were not among the first rows, until one that is covered.
+    /// The operations that were not among the first rows and are not covered.
     async fn more(
         &self,
         owner: &CartOwner,
         mut from: i64,
         log: &mut CartLog,
     ) -> Result<(), StoreError> {
-        let until = log.checkpoint.as_ref().map(|checkpoint| checkpoint.until.micros());
+        let until = log.checkpoint.as_ref().map_or(i64::MIN, |there| there.until.micros());
         while log.operations.len() <= MAX_LOG_ROWS {
-            let rows: Vec<LogRow> = self.operations.rows((key(owner), from, MORE_ROWS)).await?;
+            let values = (key(owner), from, until, MORE_ROWS);
+            let rows: Vec<LogRow> = self.operations.rows(values).await?;
             let found = rows.len();
             let begin = from;
             for row in rows {
-                if Some(row.at) <= until {
-                    return Ok(());
-                }
                 // It begins with the moment where the rows before ended.
                 let mut before = log.operations.iter().rev();
                 if row.at == begin && before.any(|there| there.id == row.operation_id) {
@@ -398,7 +396,7 @@ impl CartStore for CassandraStore {
         let statement = &self.carts.table(owner).operations;
         let from = after.map_or(i64::MAX, |(at, _)| at.micros());
         let rows = i32::try_from(limit).unwrap_or(MORE_ROWS).saturating_add(SAME_MOMENT);
-        let rows: Vec<LogRow> = statement.rows((key(owner), from, rows)).await?;
+        let rows: Vec<LogRow> = statement.rows((key(owner), from, i64::MIN, rows)).await?;
         let place = |row: &LogRow| (Timestamp::from_micros(row.at), row.operation_id);
         let known = rows.iter().position(|row| Some(place(row)) == after);
         let rows = rows.into_iter().skip(known.map_or(0, |known| known + 1)).take(limit);
