@@ -13,7 +13,7 @@ use uuid::Uuid;
 use vitrina::cache::Tiers;
 use vitrina::cart::CartService;
 use vitrina::cart::model::change::{RawChange, RawLine};
-use vitrina::cart::model::{Card, CartOwner, Change, Operation, Units, day_of, shard_of};
+use vitrina::cart::model::{Card, CartLog, CartOwner, Change, Operation, Units, day_of, shard_of};
 use vitrina::clock::{Clock, ManualClock, SystemClock, Timestamp};
 use vitrina::demo::catalogue;
 use vitrina::product_id::ProductId;
@@ -45,7 +45,8 @@ pub(super) fn customer(name: &str, number: u64) -> String {
 /// carries orders out until the benchmark is gone:
 ///
 /// - `make NAME CARTS OPERATIONS`: makes carts of customers of this name as shoppers do, one
-///   operation after another; reports milliseconds;
+///   operation after another; reports milliseconds, and of the log that is read then the most
+///   operations and the most ids that its checkpoint names;
 /// - `fill NAME FIRST LAST`: writes carts of customers of this name straight to the store, one
 ///   operation for each line; reports milliseconds.
 pub(super) async fn work() -> Result<()> {
@@ -59,18 +60,24 @@ pub(super) async fn work() -> Result<()> {
     control.tell(&format!("{} {}", listen(shop).await?, listen(bare).await?)).await?;
     while let Some(order) = control.hear().await? {
         let started = Instant::now();
-        match order.split(' ').collect::<Vec<_>>().as_slice() {
+        let done = || started.elapsed().as_millis();
+        let report = match order.split(' ').collect::<Vec<_>>().as_slice() {
             ["make", name, carts, operations] => {
                 let operations = operations.parse()?;
                 let carts = (0..carts.parse()?).map(|cart| make(&store, name, cart, operations));
-                try_join_all(carts).await?;
+                let logs = try_join_all(carts).await?;
+                let unfolded = logs.iter().map(CartLog::unfolded).max();
+                let ids =
+                    logs.iter().filter_map(|log| Some(log.checkpoint.as_ref()?.covered.len()));
+                format!("{} {} {}", done(), unfolded.unwrap_or(0), ids.max().unwrap_or(0))
             }
             ["fill", name, first, last] => {
                 fill(store.as_ref(), name, first.parse()?..last.parse()?).await?;
+                done().to_string()
             }
             _ => return Err(format!("an order that cannot be read: {order}").into()),
-        }
-        control.tell(&started.elapsed().as_millis().to_string()).await?;
+        };
+        control.tell(&report).await?;
     }
     Ok(())
 }
@@ -92,7 +99,7 @@ fn lines_of(shelf: &[Units], caller: u64) -> impl Iterator<Item = &Units> {
 
 /// Makes a cart by operations that put a unit in and take it out again. Checkpoints are written
 /// along the way, as in life, and leave the cart as its shopper sees it right after the last one.
-async fn make(store: &Arc<dyn Store>, name: &str, cart: u64, operations: u32) -> Result<()> {
+async fn make(store: &Arc<dyn Store>, name: &str, cart: u64, operations: u32) -> Result<CartLog> {
     let owner = CartOwner::User(customer(name, cart).into());
     let end = SystemClock.now().after(AHEAD);
     let clock = Arc::new(ManualClock::new(before(end, PAUSE * operations)));
@@ -115,12 +122,15 @@ async fn make(store: &Arc<dyn Store>, name: &str, cart: u64, operations: u32) ->
         }
     }
     // The last checkpoint is written in the background, if need be after another look at the cart.
-    while store.cart_log(&owner).await?.wants_checkpoint(clock.now()) {
+    loop {
+        let log = store.cart_log(&owner).await?;
+        if !log.wants_checkpoint(clock.now()) {
+            return Ok(log);
+        }
         let found = carts.cart(&owner).await;
         found.map_err(|error| format!("{owner} cannot be read: {error:?}"))?;
         tokio::time::sleep(LOOK_PAUSE).await;
     }
-    Ok(())
 }
 
 async fn fill(store: &dyn Store, name: &str, carts: Range<u64>) -> Result<()> {

@@ -261,12 +261,17 @@ pub(crate) async fn long(store: &str, settings: &Settings) -> Result<()> {
     let mut shop = Worker::start(Role::Carts, store, folder.path()).await?;
     for (name, operations) in [("short", SHORT), ("long", LONG)] {
         let order = format!("make {name} {LONG_CARTS} {operations}");
-        let millis: u32 = shop.order(&order, MAKE_WITHIN).await?.parse()?;
+        let report = shop.order(&order, MAKE_WITHIN).await?;
+        let words: Vec<&str> = report.split(' ').collect();
+        let [millis, unfolded, ids] = words.as_slice() else {
+            return Err(format!("a report that cannot be read: {report}").into());
+        };
         println!(
-            "{}: {LONG_CARTS} carts of {} operations made in {:.1} s",
+            "{}: {LONG_CARTS} carts of {} operations made in {:.1} s; {unfolded} operations are not \
+             covered by a checkpoint, which names {ids} ids",
             kind(store),
             thousands(float(operations)),
-            f64::from(millis) / 1e3
+            millis.parse::<f64>()? / 1e3
         );
     }
     println!();
