@@ -434,7 +434,13 @@ async fn a_ghost_of_a_lost_write_changes_nothing(store: &TestStore) {
         let ghosts = std::mem::take(&mut *lossy.ghosts.lock().unwrap());
         for (key, expected, after) in ghosts {
             rose += 1;
-            assert!(!store.store.change_stock(&key, expected, &after).await.unwrap());
+            let applied = store.store.change_stock(&key, expected, &after).await.unwrap();
+            // Of those that only said whose turn it is, the last one may come to life: it has nothing
+            // else to say.
+            let says_nothing = after.marks == before.marks
+                && after.level.reserved == before.level.reserved
+                && after.level.quantity == before.level.quantity;
+            assert!(!applied || says_nothing, "a ghost has changed the row");
         }
         // The turn may have been given up meanwhile; nothing else has changed.
         let after = row(store.store.as_ref(), "A").await;
