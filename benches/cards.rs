@@ -25,15 +25,12 @@
 //! `VITRINA_BENCH_CONNECTIONS`, `VITRINA_BENCH_ROUNDS` and `VITRINA_BENCH_SECONDS` (of a round; may
 //! be a fraction) change the load.
 
-#[allow(dead_code, reason = "the rest of it is the other benchmark's")]
+#[allow(dead_code, reason = "the rest of it is the other benchmarks'")]
 mod support;
 
 use std::process::ExitCode;
 
-use support::{
-    Defaults, Result, Settings, card, cassandra, chosen, fill, machine, roles, start,
-    unless_stopped,
-};
+use support::{Defaults, Result, Settings, card, cassandra, fill, main_of, start, unless_stopped};
 
 /// The sections, in the order they run.
 const SECTIONS: [&str; 4] = ["card", "cassandra", "start", "load"];
@@ -46,27 +43,9 @@ const DEFAULTS: Defaults = Defaults {
 };
 
 fn main() -> ExitCode {
-    if let Some(code) = roles::run_if_asked() {
-        return code;
-    }
-    match measure() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("cards: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn measure() -> Result<()> {
-    let Some([sections]) = chosen([&SECTIONS])? else {
-        println!("cards: run it with `cargo bench --bench cards`");
-        return Ok(());
-    };
-    let settings = Settings::from_environment(&DEFAULTS)?;
-    println!("{}\n", machine::describe());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run(&sections, &settings))
+    main_of("cards", [&SECTIONS], &DEFAULTS, async |[sections], settings| {
+        run(&sections, settings).await
+    })
 }
 
 async fn run(sections: &[&str], settings: &Settings) -> Result<()> {

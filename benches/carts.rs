@@ -25,9 +25,7 @@ mod support;
 
 use std::process::ExitCode;
 
-use support::{
-    Defaults, Result, Settings, carts, cassandra, chosen, machine, roles, unless_stopped, worker,
-};
+use support::{Defaults, Result, Settings, carts, cassandra, main_of, unless_stopped, worker};
 
 /// The sections, in the order they run.
 const SECTIONS: [&str; 3] = ["operations", "long", "many"];
@@ -41,35 +39,15 @@ const DEFAULTS: Defaults = Defaults {
 };
 
 fn main() -> ExitCode {
-    if let Some(code) = roles::run_if_asked() {
-        return code;
-    }
-    match measure() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("carts: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn measure() -> Result<()> {
-    let Some([sections, stores]) = chosen([&SECTIONS, &STORES])? else {
-        println!("carts: run it with `cargo bench --bench carts`");
-        return Ok(());
-    };
-    let settings = Settings::from_environment(&DEFAULTS)?;
-    println!("{}\n", machine::describe());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    main_of("carts", [&SECTIONS, &STORES], &DEFAULTS, async |[sections, stores], settings| {
         if stores.contains(&"embedded") {
             let folder = worker::folder()?;
             let store = |name| format!("embedded:{}", folder.path().join(name).display());
             let (first, second) = (store("first"), store("second"));
-            unless_stopped(run_on([&first, &second], &sections, &settings)).await?;
+            unless_stopped(run_on([&first, &second], &sections, settings)).await?;
         }
         if stores.contains(&"cassandra") {
-            cassandra::with_keyspaces(async |stores| run_on(stores, &sections, &settings).await)
+            cassandra::with_keyspaces(async |stores| run_on(stores, &sections, settings).await)
                 .await?;
         }
         Ok(())

@@ -25,15 +25,14 @@
 //! and a hundredth of it. `VITRINA_BENCH_CONNECTIONS` (clients of `hot`), `VITRINA_BENCH_ROUNDS` and
 //! `VITRINA_BENCH_SECONDS` (of a round; may be a fraction) change the load.
 
-#[allow(dead_code, reason = "the rest of it is the other benchmark's")]
+#[allow(dead_code, reason = "the rest of it is the other benchmarks'")]
 mod support;
 
 use std::process::ExitCode;
 
 use support::stand::Stand;
 use support::{
-    Defaults, Result, Settings, cassandra, chosen, hot, listing, machine, range, roles,
-    unless_stopped, upserts,
+    Defaults, Result, Settings, cassandra, hot, listing, main_of, range, unless_stopped, upserts,
 };
 
 /// The sections, in the order they run: what changes a category comes after what reads it.
@@ -49,27 +48,9 @@ const DEFAULTS: Defaults = Defaults {
 };
 
 fn main() -> ExitCode {
-    if let Some(code) = roles::run_if_asked() {
-        return code;
-    }
-    match measure() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("pages: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn measure() -> Result<()> {
-    let Some([sections, stores]) = chosen([&SECTIONS, &STORES])? else {
-        println!("pages: run it with `cargo bench --bench pages`");
-        return Ok(());
-    };
-    let settings = Settings::from_environment(&DEFAULTS)?;
-    println!("{}\n", machine::describe());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run(&sections, &stores, &settings))
+    main_of("pages", [&SECTIONS, &STORES], &DEFAULTS, async |[sections, stores], settings| {
+        run(&sections, &stores, settings).await
+    })
 }
 
 async fn run(sections: &[&str], stores: &[&str], settings: &Settings) -> Result<()> {

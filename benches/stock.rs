@@ -27,8 +27,8 @@ mod support;
 use std::process::ExitCode;
 
 use support::{
-    Defaults, Result, Settings, cassandra, chosen, machine, reservations, roles, stock_reads,
-    unless_stopped, worker,
+    Defaults, Result, Settings, cassandra, main_of, reservations, stock_reads, unless_stopped,
+    worker,
 };
 
 /// The sections, in the order they run.
@@ -39,34 +39,14 @@ const STORES: [&str; 2] = ["embedded", "cassandra"];
 const DEFAULTS: Defaults = Defaults { connections: 1_000, products: 1_000, min_products: 1_000 };
 
 fn main() -> ExitCode {
-    if let Some(code) = roles::run_if_asked() {
-        return code;
-    }
-    match measure() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("stock: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn measure() -> Result<()> {
-    let Some([sections, stores]) = chosen([&SECTIONS, &STORES])? else {
-        println!("stock: run it with `cargo bench --bench stock`");
-        return Ok(());
-    };
-    let settings = Settings::from_environment(&DEFAULTS)?;
-    println!("{}\n", machine::describe());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    main_of("stock", [&SECTIONS, &STORES], &DEFAULTS, async |[sections, stores], settings| {
         if stores.contains(&"embedded") {
             let folder = worker::folder()?;
             let store = format!("embedded:{}", folder.path().join("data").display());
-            unless_stopped(run_on(&store, &sections, &settings)).await?;
+            unless_stopped(run_on(&store, &sections, settings)).await?;
         }
         if stores.contains(&"cassandra") {
-            cassandra::with_keyspace(async |store| run_on(store, &sections, &settings).await)
+            cassandra::with_keyspace(async |store| run_on(store, &sections, settings).await)
                 .await?;
         }
         Ok(())

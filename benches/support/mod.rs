@@ -6,10 +6,8 @@ pub(crate) mod cassandra;
 pub(crate) mod fill;
 pub(crate) mod hot;
 pub(crate) mod listing;
-pub(crate) mod machine;
 pub(crate) mod range;
 pub(crate) mod reservations;
-pub(crate) mod roles;
 pub(crate) mod stand;
 pub(crate) mod start;
 pub(crate) mod stock_reads;
@@ -23,12 +21,15 @@ mod clerk;
 mod control;
 mod figures;
 mod http;
+mod machine;
 mod process;
 mod requests;
+mod roles;
 mod shelf;
 mod writes;
 
 use std::ops::RangeInclusive;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -108,12 +109,40 @@ fn seconds(variable: &str, default: Duration) -> Result<Duration> {
         .ok_or_else(|| format!("{variable} must be a number from {low} to {high}").into())
 }
 
+/// A benchmark's `main`: does a worker's work if this process was started as one; else measures what
+/// the command line names of `lists`.
+pub(crate) fn main_of<const N: usize>(
+    name: &str,
+    lists: [&[&'static str]; N],
+    defaults: &Defaults,
+    measure: impl AsyncFnOnce([Vec<&'static str>; N], &Settings) -> Result<()>,
+) -> ExitCode {
+    if let Some(code) = roles::run_if_asked() {
+        return code;
+    }
+    let measured = || -> Result<()> {
+        let Some(named) = chosen(lists)? else {
+            println!("{name}: run it with `cargo bench --bench {name}`");
+            return Ok(());
+        };
+        let settings = Settings::from_environment(defaults)?;
+        println!("{}\n", machine::describe());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(measure(named, &settings))
+    };
+    match measured() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// What the command line names of several lists; all of a list that it names nothing of. Cargo says
 /// `--bench` when it runs benchmarks; when it runs every target as a test, a benchmark must not take
 /// minutes: then there is nothing to do.
-pub(crate) fn chosen<const N: usize>(
-    lists: [&[&'static str]; N],
-) -> Result<Option<[Vec<&'static str>; N]>> {
+fn chosen<const N: usize>(lists: [&[&'static str]; N]) -> Result<Option<[Vec<&'static str>; N]>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.is_empty() {
         return Ok(None);
