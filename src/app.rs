@@ -10,11 +10,14 @@ use crate::cache::Tiers;
 use crate::cart::CartService;
 use crate::catalog::CatalogService;
 use crate::catalog::service::CatalogCaches;
+use crate::checkout::CheckoutService;
+use crate::checkout::service::Parts;
 use crate::clock::Clock;
 use crate::config::{Config, ShopRules};
 use crate::graphql::ShopGraph;
 use crate::inventory::InventoryService;
 use crate::inventory::service::StockCaches;
+use crate::orders::OrderService;
 use crate::page::CursorKey;
 use crate::root_key::RootKey;
 use crate::server::{Documents, Identity, Sockets};
@@ -34,6 +37,10 @@ pub struct Shop {
     pub sessions: SessionService,
     /// What they want to buy.
     pub carts: Arc<CartService>,
+    /// What they have bought.
+    pub orders: Arc<OrderService>,
+    /// How the one becomes the other.
+    pub checkout: Arc<CheckoutService>,
     /// Signs the cursors of lists.
     pub cursors: CursorKey,
 }
@@ -58,9 +65,28 @@ impl Shop {
         let inventory =
             InventoryService::new(store.clone(), clock.clone(), caches, low_stock, metrics);
         let sessions = SessionService::new(store.clone(), clock.clone(), &root, tiers, metrics);
-        let carts = CartService::new(store.clone(), clock, tiers, &name, is_shared);
+        let carts = CartService::new(store.clone(), clock.clone(), tiers, &name, is_shared);
+        let orders = OrderService::new(store.clone(), clock.clone(), tiers, &name, is_shared);
+        let parts = Parts {
+            store: store.clone(),
+            catalog: store.clone(),
+            inventory: inventory.clone(),
+            carts: carts.clone(),
+            orders: orders.clone(),
+        };
+        let counters = metrics.checkouts().clone();
+        let checkout = CheckoutService::new(parts, clock, rules.payment_within, counters);
         let cursors = CursorKey::derive(&root);
-        Ok(Self { catalog: Arc::new(catalog), inventory, sessions, carts, cursors, store })
+        Ok(Self {
+            catalog: Arc::new(catalog),
+            inventory,
+            sessions,
+            carts,
+            orders,
+            checkout,
+            cursors,
+            store,
+        })
     }
 }
 

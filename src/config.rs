@@ -59,20 +59,24 @@ pub struct Config {
     pub cache: CacheConfig,
     /// Whether every answer tells what it took to read; staff are told always.
     pub tells_reads: bool,
-    /// How the shop wants things shown.
+    /// How the shop does business.
     pub rules: ShopRules,
+    /// What the payment service signs its messages with; without it there is no payment hook.
+    pub payment_secret: Option<Secret>,
 }
 
-/// How the shop wants things shown.
+/// How the shop does business.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShopRules {
     /// Up to so many units of a product are shown as `LOW_STOCK`.
     pub low_stock: u32,
+    /// An order that is not paid within this time is cancelled.
+    pub payment_within: Duration,
 }
 
 impl Default for ShopRules {
     fn default() -> Self {
-        Self { low_stock: 5 }
+        Self { low_stock: 5, payment_within: Duration::from_secs(15 * 60) }
     }
 }
 

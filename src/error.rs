@@ -33,6 +33,16 @@ pub enum ErrorCode {
     QuantityLimit,
     /// The price is in another currency than those of the cart.
     CurrencyMismatch,
+    /// There is nothing in the cart.
+    CartEmpty,
+    /// The cart costs another sum than was expected.
+    PriceChanged,
+    /// There are not as many units as were asked for.
+    OutOfStock,
+    /// The product is no longer sold.
+    ProductGone,
+    /// The order cannot become this from how it stands.
+    InvalidTransition,
 }
 
 /// Something in the input of a mutation that the caller can mend. What it speaks of was not changed.

@@ -64,4 +64,10 @@ impl Money {
     pub fn rub(amount: Decimal) -> Self {
         Self { amount, currency: Currency::RUB }
     }
+
+    /// What so many units cost, each at this price.
+    #[must_use]
+    pub fn times(self, units: i64) -> Self {
+        Self { amount: self.amount.saturating_mul(Decimal::from(units)), ..self }
+    }
 }

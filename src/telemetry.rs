@@ -96,6 +96,7 @@ pub struct Metrics {
     cache_lookups: Family<CacheLabels, Counter>,
     in_work: Gauge,
     stock: StockCounters,
+    checkouts: CheckoutCounters,
     redis_in_use: Gauge,
     degraded: Counter,
     sockets: Gauge,
@@ -127,6 +128,61 @@ impl StockCounters {
     /// Notes a round whose reply was lost.
     pub(crate) fn doubt(&self) {
         self.doubts.inc();
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CheckoutLabels {
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SweptLabels {
+    task: &'static str,
+    result: &'static str,
+}
+
+/// What checkouts and the sweeper count.
+#[derive(Debug, Clone, Default)]
+pub struct CheckoutCounters {
+    outcomes: Family<CheckoutLabels, Counter>,
+    swept: Family<SweptLabels, Counter>,
+    pending: Gauge,
+}
+
+impl CheckoutCounters {
+    fn outcome(&self, outcome: &'static str) {
+        self.outcomes.get_or_create(&CheckoutLabels { outcome }).inc();
+    }
+
+    /// Notes a checkout that became an order.
+    pub(crate) fn placed(&self) {
+        self.outcome("placed");
+    }
+
+    /// Notes one that found too little.
+    pub(crate) fn refused(&self) {
+        self.outcome("refused");
+    }
+
+    /// Notes one that was given up.
+    pub(crate) fn undone(&self) {
+        self.outcome("undone");
+    }
+
+    /// Notes one that another process had left and that was finished.
+    pub(crate) fn finished(&self) {
+        self.outcome("finished");
+    }
+
+    /// Notes something that was due, and what the look at it came to.
+    pub(crate) fn swept(&self, task: &'static str, result: &'static str) {
+        self.swept.get_or_create(&SweptLabels { task, result }).inc();
+    }
+
+    /// Notes how much is overdue.
+    pub(crate) fn pending(&self, count: usize) {
+        self.pending.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 }
 
@@ -234,6 +290,22 @@ impl Default for Metrics {
         ] {
             registry.register(name, help, counter.clone());
         }
+        let checkouts = CheckoutCounters::default();
+        registry.register(
+            "checkouts",
+            "Checkouts that became orders, were refused or given up, or were finished by the sweeper",
+            checkouts.outcomes.clone(),
+        );
+        registry.register(
+            "swept",
+            "What was due, by kind and by what the look at it came to",
+            checkouts.swept.clone(),
+        );
+        registry.register(
+            "overdue",
+            "What was due and could not be done in the last round of this instance",
+            checkouts.pending.clone(),
+        );
         let redis_in_use = Gauge::default();
         registry.register(
             "redis_in_use",
@@ -269,6 +341,7 @@ impl Default for Metrics {
             cache_lookups,
             in_work,
             stock,
+            checkouts,
             redis_in_use,
             degraded,
             sockets,
@@ -318,6 +391,11 @@ impl Metrics {
 
     pub(crate) fn stock(&self) -> &StockCounters {
         &self.stock
+    }
+
+    /// What checkouts count.
+    pub fn checkouts(&self) -> &CheckoutCounters {
+        &self.checkouts
     }
 
     /// Notes whether Redis is in use.

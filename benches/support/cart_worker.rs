@@ -13,7 +13,7 @@ use uuid::Uuid;
 use vitrina::cache::Tiers;
 use vitrina::cart::CartService;
 use vitrina::cart::model::change::{RawChange, RawLine};
-use vitrina::cart::model::{Card, CartLog, CartOwner, Change, Operation, Units, day_of, shard_of};
+use vitrina::cart::model::{Card, CartLog, Change, Operation, Units, day_of, shard_of};
 use vitrina::clock::{Clock, ManualClock, SystemClock, Timestamp};
 use vitrina::demo::catalogue;
 use vitrina::product_id::ProductId;
@@ -23,6 +23,7 @@ use vitrina::storage::Store;
 use super::Result;
 use super::carts::{LINES, PRODUCTS, add_body, cart_body, place_of};
 use super::roles::{Answers, bare, control, demo_shop, listen, token};
+use vitrina::owner::Owner;
 
 /// Where the bare handler answers.
 pub(super) const BARE_CART: &str = "/cart";
@@ -100,7 +101,7 @@ fn lines_of(shelf: &[Units], caller: u64) -> impl Iterator<Item = &Units> {
 /// Makes a cart by operations that put a unit in and take it out again. Checkpoints are written
 /// along the way, as in life, and leave the cart as its shopper sees it right after the last one.
 async fn make(store: &Arc<dyn Store>, name: &str, cart: u64, operations: u32) -> Result<CartLog> {
-    let owner = CartOwner::User(customer(name, cart).into());
+    let owner = Owner::User(customer(name, cart).into());
     let end = SystemClock.now().after(AHEAD);
     let clock = Arc::new(ManualClock::new(before(end, PAUSE * operations)));
     let (is_shared, tiers) = (store.is_shared(), Tiers::Off);
@@ -142,7 +143,7 @@ async fn fill(store: &dyn Store, name: &str, carts: Range<u64>) -> Result<()> {
 
 /// Writes what a cart is after an operation for each line.
 async fn fill_one(store: &dyn Store, name: &str, cart: u64, shelf: &[Units]) -> Result<()> {
-    let owner = CartOwner::User(customer(name, cart).into());
+    let owner = Owner::User(customer(name, cart).into());
     let now = SystemClock.now();
     let operations = (1..).zip(lines_of(shelf, cart)).map(|(place, line)| Operation {
         id: Uuid::new_v4(),

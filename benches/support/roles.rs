@@ -132,6 +132,7 @@ pub(super) fn config(cache: CacheConfig) -> Result<Config> {
         cache,
         tells_reads: false,
         rules: ShopRules::default(),
+        payment_secret: None,
     })
 }
 

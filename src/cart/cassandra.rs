@@ -9,11 +9,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::model::{
-    CartLog, CartOwner, Change, Checkpoint, HandOver, KEPT, KeyNote, MAX_LOG_ROWS, Operation,
-};
+use super::model::{CartLog, Change, Checkpoint, HandOver, KEPT, KeyNote, MAX_LOG_ROWS, Operation};
 use super::store::{CartStore, LogPlace};
 use crate::clock::Timestamp;
+use crate::owner::Owner;
 use crate::storage::cassandra::{Access, Batch, CassandraStore, Statement, Statements, seconds};
 use crate::storage::{OpenError, StoreError};
 
@@ -197,10 +196,10 @@ impl CartStatements {
         })
     }
 
-    fn table(&self, owner: &CartOwner) -> &CartTable {
+    fn table(&self, owner: &Owner) -> &CartTable {
         match owner {
-            CartOwner::User(_) => &self.by_user,
-            CartOwner::Guest(_) => &self.by_session,
+            Owner::User(_) => &self.by_user,
+            Owner::Guest(_) => &self.by_session,
         }
     }
 }
@@ -227,10 +226,10 @@ impl SerializeValue for OwnerKey<'_> {
     }
 }
 
-fn key(owner: &CartOwner) -> OwnerKey<'_> {
+fn key(owner: &Owner) -> OwnerKey<'_> {
     match owner {
-        CartOwner::User(user) => OwnerKey::User(user),
-        CartOwner::Guest(session) => OwnerKey::Guest(*session),
+        Owner::User(user) => OwnerKey::User(user),
+        Owner::Guest(session) => OwnerKey::Guest(*session),
     }
 }
 
@@ -269,12 +268,8 @@ fn operation(statement: &Statement, row: LogRow) -> Result<Operation, StoreError
     Ok(Operation { id: row.operation_id, at: Timestamp::from_micros(row.at), is_keyed, change })
 }
 
-fn hand_over(
-    statement: &Statement,
-    owner: &CartOwner,
-    row: LogRow,
-) -> Result<Operation, StoreError> {
-    let CartOwner::Guest(guest) = owner else {
+fn hand_over(statement: &Statement, owner: &Owner, row: LogRow) -> Result<Operation, StoreError> {
+    let Owner::Guest(guest) = owner else {
         return Err(statement.unexpected(&"a hand-over of a customer's cart"));
     };
     read(statement, row.body).map(|hand_over: HandOver| hand_over.operation(*guest))
@@ -284,7 +279,7 @@ impl CartTable {
     /// The operations that were not among the first rows and are not covered.
     async fn more(
         &self,
-        owner: &CartOwner,
+        owner: &Owner,
         mut from: i64,
         log: &mut CartLog,
     ) -> Result<(), StoreError> {
@@ -313,7 +308,7 @@ impl CartTable {
 
 #[async_trait]
 impl CartStore for CassandraStore {
-    async fn cart_log(&self, owner: &CartOwner) -> Result<CartLog, StoreError> {
+    async fn cart_log(&self, owner: &Owner) -> Result<CartLog, StoreError> {
         let table = self.carts.table(owner);
         let rows: Vec<LogRow> = table.first.rows((key(owner), FIRST_ROWS)).await?;
         let is_all = rows.len() < usize::try_from(FIRST_ROWS).unwrap_or(usize::MAX);
@@ -347,16 +342,12 @@ impl CartStore for CassandraStore {
         Ok(log)
     }
 
-    async fn cart_note(&self, owner: &CartOwner, id: Uuid) -> Result<Option<KeyNote>, StoreError> {
+    async fn cart_note(&self, owner: &Owner, id: Uuid) -> Result<Option<KeyNote>, StoreError> {
         let row: Option<(i64,)> = self.carts.table(owner).note.first((key(owner), id)).await?;
         Ok(row.map(|(fingerprint,)| KeyNote { id, fingerprint }))
     }
 
-    async fn add_to_cart(
-        &self,
-        owner: &CartOwner,
-        operation: &Operation,
-    ) -> Result<(), StoreError> {
+    async fn add_to_cart(&self, owner: &Owner, operation: &Operation) -> Result<(), StoreError> {
         let table = self.carts.table(owner);
         let body = write(&table.add, &Body::of(operation))?;
         let values = (key(owner), operation.at.micros(), operation.id, body, seconds(KEPT));
@@ -365,7 +356,7 @@ impl CartStore for CassandraStore {
 
     async fn put_checkpoint(
         &self,
-        owner: &CartOwner,
+        owner: &Owner,
         checkpoint: &Checkpoint,
         notes: &[KeyNote],
     ) -> Result<(), StoreError> {
@@ -389,7 +380,7 @@ impl CartStore for CassandraStore {
 
     async fn cart_history(
         &self,
-        owner: &CartOwner,
+        owner: &Owner,
         after: Option<LogPlace>,
         limit: usize,
     ) -> Result<Vec<Operation>, StoreError> {
@@ -403,7 +394,7 @@ impl CartStore for CassandraStore {
         rows.map(|row| operation(statement, row)).collect()
     }
 
-    async fn list_cart(&self, day: i64, shard: i8, owner: &CartOwner) -> Result<(), StoreError> {
+    async fn list_cart(&self, day: i64, shard: i8, owner: &Owner) -> Result<(), StoreError> {
         let day = i32::try_from(day).unwrap_or(i32::MAX);
         let values = (day, shard, owner.to_string(), seconds(KEPT));
         self.carts.list.run(values).await.map(drop)
@@ -413,15 +404,15 @@ impl CartStore for CassandraStore {
         &self,
         day: i64,
         shard: i8,
-        after: Option<&CartOwner>,
+        after: Option<&Owner>,
         limit: usize,
-    ) -> Result<Vec<CartOwner>, StoreError> {
+    ) -> Result<Vec<Owner>, StoreError> {
         let day = i32::try_from(day).unwrap_or(i32::MAX);
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
         let after = after.map(ToString::to_string).unwrap_or_default();
         let statement = &self.carts.listed;
         let rows: Vec<(String,)> = statement.rows((day, shard, after, limit)).await?;
         let wrong = || statement.unexpected(&"an owner that is none");
-        rows.into_iter().map(|(text,)| CartOwner::parse(&text).ok_or_else(wrong)).collect()
+        rows.into_iter().map(|(text,)| Owner::parse(&text).ok_or_else(wrong)).collect()
     }
 }

@@ -3,10 +3,9 @@
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::model::{
-    CartLog, CartOwner, Checkpoint, HandOver, KEPT, KeyNote, MAX_LOG_ROWS, Operation,
-};
+use super::model::{CartLog, Checkpoint, HandOver, KEPT, KeyNote, MAX_LOG_ROWS, Operation};
 use super::store::{CartStore, LogPlace};
+use crate::owner::Owner;
 use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
 use crate::storage::{OpenError, StoreError};
 
@@ -39,10 +38,10 @@ impl CartTables {
     }
 
     /// The table of a cart, its name, and how the keys of a part of it begin.
-    fn part(&self, owner: &CartOwner, part: i64) -> (Table, &'static str, Key) {
+    fn part(&self, owner: &Owner, part: i64) -> (Table, &'static str, Key) {
         let (table, name, key) = match owner {
-            CartOwner::User(user) => (&self.users, BY_USER, Key::new().text(user)),
-            CartOwner::Guest(session) => {
+            Owner::User(user) => (&self.users, BY_USER, Key::new().text(user)),
+            Owner::Guest(session) => {
                 (&self.guests, BY_SESSION, Key::new().text(&session.simple().to_string()))
             }
         };
@@ -69,12 +68,12 @@ fn too_long(call: &'static str) -> StoreError {
 
 #[async_trait]
 impl CartStore for EmbeddedStore {
-    async fn cart_log(&self, owner: &CartOwner) -> Result<CartLog, StoreError> {
+    async fn cart_log(&self, owner: &Owner) -> Result<CartLog, StoreError> {
         let (table, name, checkpoint) = self.carts.part(owner, CHECKPOINT);
         let (_, _, part) = self.carts.part(owner, OPERATION);
         let hand_overs = match owner {
-            CartOwner::Guest(guest) => Some((*guest, self.carts.part(owner, HAND_OVER).2)),
-            CartOwner::User(_) => None,
+            Owner::Guest(guest) => Some((*guest, self.carts.part(owner, HAND_OVER).2)),
+            Owner::User(_) => None,
         };
         let read = move |reader: &Reader| {
             let checkpoint: Option<Checkpoint> = reader.get(&table, &checkpoint)?;
@@ -99,17 +98,13 @@ impl CartStore for EmbeddedStore {
         self.engine.read(name, read).await
     }
 
-    async fn cart_note(&self, owner: &CartOwner, id: Uuid) -> Result<Option<KeyNote>, StoreError> {
+    async fn cart_note(&self, owner: &Owner, id: Uuid) -> Result<Option<KeyNote>, StoreError> {
         let (table, name, part) = self.carts.part(owner, NOTE);
         let key = note_key(&part, id);
         self.engine.read(name, move |reader: &Reader| reader.get(&table, &key)).await
     }
 
-    async fn add_to_cart(
-        &self,
-        owner: &CartOwner,
-        operation: &Operation,
-    ) -> Result<(), StoreError> {
+    async fn add_to_cart(&self, owner: &Owner, operation: &Operation) -> Result<(), StoreError> {
         let (table, name, part) = self.carts.part(owner, OPERATION);
         let operation = operation.clone();
         let write = move |txn: &mut Txn<'_>| {
@@ -121,7 +116,7 @@ impl CartStore for EmbeddedStore {
 
     async fn put_checkpoint(
         &self,
-        owner: &CartOwner,
+        owner: &Owner,
         checkpoint: &Checkpoint,
         notes: &[KeyNote],
     ) -> Result<(), StoreError> {
@@ -143,7 +138,7 @@ impl CartStore for EmbeddedStore {
     }
 
     async fn record_hand_over(&self, guest: Uuid, hand_over: &HandOver) -> Result<(), StoreError> {
-        let (table, name, part) = self.carts.part(&CartOwner::Guest(guest), HAND_OVER);
+        let (table, name, part) = self.carts.part(&Owner::Guest(guest), HAND_OVER);
         let hand_over = hand_over.clone();
         let write = move |txn: &mut Txn<'_>| {
             let key = part.int(hand_over.number.into());
@@ -157,7 +152,7 @@ impl CartStore for EmbeddedStore {
 
     async fn cart_history(
         &self,
-        owner: &CartOwner,
+        owner: &Owner,
         after: Option<LogPlace>,
         limit: usize,
     ) -> Result<Vec<Operation>, StoreError> {
@@ -170,7 +165,7 @@ impl CartStore for EmbeddedStore {
         self.engine.read(name, read).await
     }
 
-    async fn list_cart(&self, day: i64, shard: i8, owner: &CartOwner) -> Result<(), StoreError> {
+    async fn list_cart(&self, day: i64, shard: i8, owner: &Owner) -> Result<(), StoreError> {
         let (table, owner) = (self.carts.days.clone(), owner.to_string());
         let write = move |txn: &mut Txn<'_>| {
             let key = Key::new().int(day).int(shard.into()).text(&owner);
@@ -184,9 +179,9 @@ impl CartStore for EmbeddedStore {
         &self,
         day: i64,
         shard: i8,
-        after: Option<&CartOwner>,
+        after: Option<&Owner>,
         limit: usize,
-    ) -> Result<Vec<CartOwner>, StoreError> {
+    ) -> Result<Vec<Owner>, StoreError> {
         let table = self.carts.days.clone();
         let part = Key::new().int(day).int(shard.into());
         let begin = after.map_or(part.clone(), |owner| part.clone().text(&owner.to_string()));
@@ -197,7 +192,7 @@ impl CartStore for EmbeddedStore {
                 Reader::parts(&table, &key, |parts| {
                     parts.int()?;
                     parts.int()?;
-                    CartOwner::parse(&parts.text()?)
+                    Owner::parse(&parts.text()?)
                 })
             };
             rows.into_iter().map(owner).collect()

@@ -14,27 +14,17 @@ use rust_decimal::Decimal;
 pub use self::notices::CartNotice;
 pub use self::staff::{AbandonedCartNode, CartEventLine, CartEventNode};
 use super::model::change::{RawChange, RawLine};
-use super::model::{Card, Cart, CartLine, CartOwner, price_of};
+use super::model::{Card, Cart, CartLine};
 use super::service::CartService;
 use crate::catalog::graphql::ProductNode;
 use crate::error::{Error, ErrorCode, UserError};
 use crate::geo_zone::GeoZone;
 use crate::graphql::{
-    Connection, ContextExt, DateTimeScalar, Fetch, Leaf, MoneyNode, RequestContext, Viewer,
+    Connection, ContextExt, DateTimeScalar, Fetch, Leaf, MoneyNode, RequestContext,
 };
 use crate::money::{Currency, Money, PRICE_SCALE};
+use crate::owner::Owner;
 use crate::page::PageArgs;
-
-/// Whose cart a request means.
-fn owner(request: &RequestContext) -> Result<CartOwner, Error> {
-    match &request.caller.viewer {
-        Viewer::Anonymous => Err(Error::Unauthenticated(
-            "A cart needs a token: a customer's, or one that sessionStart gives to a guest.",
-        )),
-        Viewer::Guest(session) => Ok(CartOwner::Guest(*session)),
-        Viewer::Customer(id) | Viewer::Staff(id) => Ok(CartOwner::User(id.as_str().into())),
-    }
-}
 
 /// Reads carts.
 #[derive(Default)]
@@ -46,7 +36,7 @@ impl CartQuery {
     /// was last changed or looked at.
     async fn cart(&self, ctx: &Context<'_>) -> Result<CartNode> {
         let request = ctx.request()?;
-        let owner = owner(request)?;
+        let owner = request.owner()?;
         let cart = request.carts.load(owner.clone()).await?.unwrap_or_default();
         Ok(CartNode { owner, cart })
     }
@@ -80,7 +70,7 @@ impl CartQuery {
 /// A cart.
 #[derive(Clone)]
 pub struct CartNode {
-    owner: CartOwner,
+    owner: Owner,
     cart: Arc<Cart>,
 }
 
@@ -146,10 +136,10 @@ async fn subtotal(request: &RequestContext, cart: &Cart) -> Result<Money, Error>
         lines.filter_map(|(line, product)| Some((line.units, product.as_ref()?.price)));
     let mut sum = Money { amount: Decimal::new(0, PRICE_SCALE), currency: Currency::RUB };
     if let Some((units, price)) = priced.next() {
-        sum = price_of(price, units);
+        sum = price.times(units);
     }
     for (units, price) in priced.filter(|(_, price)| price.currency == sum.currency) {
-        sum.amount += price_of(price, units).amount;
+        sum.amount += price.times(units).amount;
     }
     Ok(sum)
 }
@@ -212,7 +202,7 @@ impl CartLineNode {
 
     /// What all units cost now.
     async fn total(&self, ctx: &Context<'_>) -> Result<MoneyNode> {
-        Ok(Leaf(Arc::new(price_of(self.price(ctx).await?, self.line().units))))
+        Ok(Leaf(Arc::new(self.price(ctx).await?.times(self.line().units))))
     }
 
     /// When it was first put into the cart.
@@ -272,17 +262,22 @@ impl CartMutation {
 
     /// Puts what a guest has in the cart into the caller's, at log-in: send the customer's token in
     /// the header and the guest's here. It happens once, however often it is sent; the guest's cart
-    /// is empty then. What does not fit is left out, and a notice tells of it.
+    /// is empty then. What does not fit is left out, and a notice tells of it. The guest's orders are
+    /// the customer's then.
     async fn cart_merge(&self, ctx: &Context<'_>, guest_token: String) -> Result<CartPayload> {
         let request = ctx.request()?;
-        let owner = owner(request)?;
-        let CartOwner::User(user) = &owner else {
+        let owner = request.owner()?;
+        let Owner::User(user) = &owner else {
             let message = "A guest's cart is merged into a customer's: send the customer's token.";
             return Err(Error::Forbidden(message).into());
         };
         let shop = &request.shop;
         let (cart, user_errors) = match shop.sessions.guest_of(&guest_token).await? {
-            Some(guest) => (shop.carts.merge(guest, user.clone()).await?, Vec::new()),
+            Some(guest) => {
+                let merge = shop.carts.merge(guest, user.clone());
+                let (cart, ()) = tokio::try_join!(merge, shop.checkout.claim(guest, user.clone()))?;
+                (cart, Vec::new())
+            }
             None => {
                 let message = "This is not the token of a guest whose session goes on.".to_owned();
                 let field = Some(vec!["guestToken".to_owned()]);
@@ -304,7 +299,7 @@ fn raw(lines: Vec<CartLineInput>) -> Vec<RawLine> {
 
 async fn change(ctx: &Context<'_>, raw: RawChange, key: Option<String>) -> Result<CartPayload> {
     let request = ctx.request()?;
-    let owner = owner(request)?;
+    let owner = request.owner()?;
     let ids = raw.products();
     let products = request.products.load_many(ids.iter().cloned()).await?;
     let card = |product: &ProductNode| Card {
@@ -353,7 +348,7 @@ impl CartSubscription {
         ctx: &Context<'_>,
     ) -> Result<impl Stream<Item = Result<CartNode>> + use<>> {
         let request = ctx.request()?;
-        let owner = owner(request)?;
+        let owner = request.owner()?;
         let carts = request.shop.carts.clone();
         let changes = request.events(carts.changes(&owner)?);
         Ok(changes.then(move |()| {
@@ -371,10 +366,10 @@ pub struct CartFetch(pub Arc<CartService>);
 
 #[async_trait]
 impl Fetch for CartFetch {
-    type Key = CartOwner;
+    type Key = Owner;
     type Row = Arc<Cart>;
 
-    async fn fetch(&self, owners: &[CartOwner]) -> Result<Vec<Option<Arc<Cart>>>, Error> {
+    async fn fetch(&self, owners: &[Owner]) -> Result<Vec<Option<Arc<Cart>>>, Error> {
         let reads = owners.iter().map(async |owner| self.0.cart(owner).await);
         let carts = futures_util::future::try_join_all(reads).await?;
         Ok(carts.into_iter().map(|cart| Some(Arc::new(cart))).collect())

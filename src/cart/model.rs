@@ -6,17 +6,16 @@
 //! [`fold`](CartLog::fold) counts an id once.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::digest;
-use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::clock::Timestamp;
+use crate::digest::{self, derived_id, digest_of};
 use crate::money::Money;
+use crate::owner::Owner;
 use crate::product_id::ProductId;
 
 pub mod change;
@@ -53,44 +52,8 @@ pub const SHARDS: i8 = 16;
 pub const MAX_LINES: usize = 100;
 /// Most units of one product in a cart.
 pub const MAX_UNITS: i64 = 999;
-/// Most bytes of a customer's id.
-const MAX_USER_BYTES: usize = 255;
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
-
-/// Whose a cart is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CartOwner {
-    /// A customer's, by the `sub` of the token.
-    User(Arc<str>),
-    /// A guest's, by the id of the session.
-    Guest(Uuid),
-}
-
-impl fmt::Display for CartOwner {
-    /// The id of the cart: `user:…` or `guest:…`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::User(user) => write!(f, "user:{user}"),
-            Self::Guest(session) => write!(f, "guest:{}", session.simple()),
-        }
-    }
-}
-
-impl CartOwner {
-    /// Reads what `to_string` writes.
-    pub fn parse(text: &str) -> Option<Self> {
-        match text.split_once(':')? {
-            ("user", user) => {
-                let is_sound = (1..=MAX_USER_BYTES).contains(&user.len())
-                    && !user.chars().any(char::is_control);
-                is_sound.then(|| Self::User(user.into()))
-            }
-            ("guest", session) => Uuid::try_parse(session).ok().map(Self::Guest),
-            _ => None,
-        }
-    }
-}
 
 /// What a line shows of its product, as it was when it was put into the cart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,24 +142,6 @@ impl HandOver {
 /// The id that a client's idempotency key gives an operation.
 pub fn id_of_key(key: &str) -> Uuid {
     derived_id(&[b"key", key.as_bytes()])
-}
-
-fn derived_id(parts: &[&[u8]]) -> Uuid {
-    let digest = digest_of(parts);
-    Uuid::new_v8(digest)
-}
-
-fn digest_of<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
-    let mut context = digest::Context::new(&digest::SHA256);
-    for part in parts {
-        // The length keeps two parts from being taken for two others.
-        context.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
-        context.update(part);
-    }
-    let digest = context.finish();
-    let mut bytes = [0; N];
-    bytes.copy_from_slice(&digest.as_ref()[..N]);
-    bytes
 }
 
 impl Change {
@@ -410,14 +355,8 @@ pub fn day_of(moment: Timestamp) -> i64 {
 }
 
 /// The shard of the day that a cart is listed in. The same on every machine and in every version.
-pub fn shard_of(owner: &CartOwner) -> i8 {
-    let [first]: [u8; 1] = digest_of(&[owner.to_string().as_bytes()]);
-    i8::try_from(first % SHARDS.unsigned_abs()).unwrap_or(0)
-}
-
-/// What lines cost.
-pub fn price_of(price: Money, units: i64) -> Money {
-    Money { amount: price.amount * Decimal::from(units), ..price }
+pub fn shard_of(owner: &Owner) -> i8 {
+    digest::shard_of(&owner.to_string(), SHARDS)
 }
 
 #[cfg(test)]

@@ -1,28 +1,29 @@
 //! What can be done with carts.
 
 mod abandoned;
-mod feed;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
+use async_trait::async_trait;
 use tokio::sync::{Mutex, MutexGuard, Semaphore};
 use uuid::Uuid;
 
 pub use self::abandoned::{AbandonedCart, AbandonedPage, ReportPlace};
-use self::feed::Feed;
 use super::model::change::{RawChange, refusals};
 use super::model::{
-    CART_LIFE, Card, Cart, CartLine, CartLog, CartOwner, Change, HandOver, LATE_AFTER,
-    MAX_UNFOLDED, Operation, Units, day_of, id_of_key, shard_of,
+    CART_LIFE, Card, Cart, CartLine, CartLog, Change, HandOver, LATE_AFTER, MAX_UNFOLDED,
+    Operation, Units, day_of, id_of_key, shard_of,
 };
 use super::store::{CartStore, LogPlace};
 use crate::cache::Tiers;
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, ErrorCode, UserError};
+use crate::feed::{Feed, Look};
 use crate::input::{MAX_KEY_CHARS, argument_fault};
+use crate::owner::Owner;
 use crate::product_id::ProductId;
 use crate::storage::{StoreError, to_its_end};
 
@@ -40,8 +41,19 @@ pub struct CartService {
     store: Arc<dyn CartStore>,
     clock: Arc<dyn Clock>,
     locks: Vec<Mutex<()>>,
-    feed: Arc<Feed>,
+    feed: Arc<Feed<Owner>>,
     background: Arc<Semaphore>,
+}
+
+/// Looks at carts that are watched.
+struct CartLook(Arc<dyn CartStore>);
+
+#[async_trait]
+impl Look<Owner> for CartLook {
+    async fn newest(&self, owner: &Owner) -> Option<i64> {
+        let log = self.0.cart_log(owner).await.ok()?;
+        Some(log.newest().unwrap_or_default().micros())
+    }
 }
 
 /// What a change came to.
@@ -63,25 +75,25 @@ impl CartService {
         shop: &str,
         is_shared: bool,
     ) -> Arc<Self> {
-        let feed = Feed::open(store.clone(), tiers, shop, is_shared);
+        let feed = Feed::open(CartLook(store.clone()), tiers, shop, "carts", is_shared);
         let locks = (0..LOCKS).map(|_| Mutex::new(())).collect();
         let background = Arc::new(Semaphore::new(MAX_BACKGROUND));
         Arc::new(Self { store, clock, locks, feed, background })
     }
 
     /// A cart as it is now. To look at it is to touch it.
-    pub async fn cart(self: &Arc<Self>, owner: &CartOwner) -> Result<Cart, Error> {
+    pub async fn cart(self: &Arc<Self>, owner: &Owner) -> Result<Cart, Error> {
         let asked = self.moment();
         let log = self.store.cart_log(owner).await?;
         Ok(self.look(owner, log, asked))
     }
 
     /// What a log that was just read comes to; what has to be done with it is done beside.
-    fn look(self: &Arc<Self>, owner: &CartOwner, log: CartLog, asked: Moment) -> Cart {
+    fn look(self: &Arc<Self>, owner: &Owner, log: CartLog, asked: Moment) -> Cart {
         let now = asked.now;
-        self.feed.shown(owner, log.newest());
+        self.feed.shown(owner, log.newest().unwrap_or_default().micros());
         let cart = log.fold(now);
-        if let (CartOwner::Guest(guest), false) = (owner, cart.on_their_way.is_empty()) {
+        if let (Owner::Guest(guest), false) = (owner, cart.on_their_way.is_empty()) {
             // Somebody has begun to hand it over and did not come to the end.
             let (guest, hand_overs) = (*guest, cart.on_their_way.clone());
             self.in_background(async move |service| service.deliver(guest, hand_overs).await);
@@ -100,7 +112,7 @@ impl CartService {
     /// Carries out a change. With a key, it is carried out once, however often it is asked for.
     pub async fn change(
         self: &Arc<Self>,
-        owner: &CartOwner,
+        owner: &Owner,
         raw: &RawChange,
         cards: &HashMap<ProductId, Card>,
         key: Option<&str>,
@@ -140,7 +152,7 @@ impl CartService {
     /// not has a note by now, or was never there.
     async fn known(
         &self,
-        owner: &CartOwner,
+        owner: &Owner,
         log: &CartLog,
         id: Uuid,
     ) -> Result<Option<i64>, StoreError> {
@@ -157,7 +169,7 @@ impl CartService {
     /// asked for again. Answers with the log as it is then.
     async fn add(
         self: &Arc<Self>,
-        owner: &CartOwner,
+        owner: &Owner,
         mut log: CartLog,
         asked: Moment,
         id: Option<Uuid>,
@@ -186,7 +198,7 @@ impl CartService {
     /// is changed, so that a change that counts has both.
     async fn prepare(
         &self,
-        owner: &CartOwner,
+        owner: &Owner,
         log: &CartLog,
         now: Timestamp,
     ) -> Result<(), StoreError> {
@@ -197,24 +209,14 @@ impl CartService {
     }
 
     /// Writes all that a cart is made of anew, as touched at a moment before it was read.
-    async fn touch(
-        &self,
-        owner: &CartOwner,
-        log: &CartLog,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
+    async fn touch(&self, owner: &Owner, log: &CartLog, now: Timestamp) -> Result<(), StoreError> {
         self.list(owner, log, now).await?;
         let (checkpoint, notes) = log.checkpoint_at(now, true);
         self.store.put_checkpoint(owner, &checkpoint, &notes).await
     }
 
     /// Lists a cart under the day it is touched, unless it is there already.
-    async fn list(
-        &self,
-        owner: &CartOwner,
-        log: &CartLog,
-        at: Timestamp,
-    ) -> Result<(), StoreError> {
+    async fn list(&self, owner: &Owner, log: &CartLog, at: Timestamp) -> Result<(), StoreError> {
         if log.fold(at).touched_at.map(day_of) == Some(day_of(at)) {
             return Ok(());
         }
@@ -245,7 +247,7 @@ impl CartService {
     }
 
     async fn hand_over(self: &Arc<Self>, guest: Uuid, user: Arc<str>) -> Result<Cart, Error> {
-        let (from, to) = (CartOwner::Guest(guest), CartOwner::User(user.clone()));
+        let (from, to) = (Owner::Guest(guest), Owner::User(user.clone()));
         for _ in 0..MAX_HAND_OVERS {
             let cart = {
                 let _turn = self.turn(&from).await;
@@ -290,18 +292,10 @@ impl CartService {
         hand_overs: Vec<HandOver>,
     ) -> Result<(), StoreError> {
         for hand_over in hand_overs {
-            {
-                let id = hand_over.operation_id(guest);
-                let to = CartOwner::User(hand_over.to.clone());
-                let _turn = self.turn(&to).await;
-                let asked = self.moment();
-                let log = self.store.cart_log(&to).await?;
-                if self.known(&to, &log, id).await?.is_none() {
-                    let change = Change::TakeOver { from: guest, lines: hand_over.lines.clone() };
-                    self.add(&to, log, asked, Some(id), change).await?;
-                }
-            }
-            let from = CartOwner::Guest(guest);
+            let change = Change::TakeOver { from: guest, lines: hand_over.lines.clone() };
+            let to = Owner::User(hand_over.to.clone());
+            self.add_once(&to, hand_over.operation_id(guest), change).await?;
+            let from = Owner::Guest(guest);
             let _turn = self.turn(&from).await;
             let asked = self.moment();
             let log = self.store.cart_log(&from).await?;
@@ -312,10 +306,39 @@ impl CartService {
         Ok(())
     }
 
+    /// Takes what became an order out of a cart, once, however often it is asked for. The id of
+    /// the operation follows from the order.
+    pub async fn ordered(
+        self: &Arc<Self>,
+        owner: &Owner,
+        id: Uuid,
+        order: Uuid,
+        taken: Vec<(ProductId, i64)>,
+    ) -> Result<(), Error> {
+        self.add_once(owner, id, Change::Ordered { order, taken }).await?;
+        Ok(())
+    }
+
+    /// Adds an operation under an id, unless it is there.
+    async fn add_once(
+        self: &Arc<Self>,
+        owner: &Owner,
+        id: Uuid,
+        change: Change,
+    ) -> Result<(), StoreError> {
+        let _turn = self.turn(owner).await;
+        let asked = self.moment();
+        let log = self.store.cart_log(owner).await?;
+        if self.known(owner, &log, id).await?.is_none() {
+            self.add(owner, log, asked, Some(id), change).await?;
+        }
+        Ok(())
+    }
+
     /// What happened to a cart, newest first, from a place on.
     pub async fn history(
         &self,
-        owner: &CartOwner,
+        owner: &Owner,
         after: Option<LogPlace>,
         limit: usize,
     ) -> Result<Vec<Operation>, Error> {
@@ -329,12 +352,12 @@ impl CartService {
     /// first time.
     pub fn changes(
         &self,
-        owner: &CartOwner,
+        owner: &Owner,
     ) -> Result<impl futures_util::Stream<Item = ()> + Send + use<>, Error> {
         self.feed.watch(owner)
     }
 
-    async fn turn(&self, owner: &CartOwner) -> MutexGuard<'_, ()> {
+    async fn turn(&self, owner: &Owner) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
         owner.hash(&mut hasher);
         let place = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or(0);

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::model::{CartLog, CartOwner, Checkpoint, HandOver, KeyNote, Operation};
+use super::model::{CartLog, Checkpoint, HandOver, KeyNote, Operation};
 use crate::clock::Timestamp;
+use crate::owner::Owner;
 use crate::storage::StoreError;
 
 /// Where in the log of a cart to go on.
@@ -16,20 +17,19 @@ pub trait CartStore: Send + Sync {
     /// The newest checkpoint of a cart, all operations after it (perhaps with some before), and all
     /// hand-overs that are kept; never older than what was acknowledged before the call. More than
     /// [`MAX_LOG_ROWS`](super::model::MAX_LOG_ROWS) are a fault.
-    async fn cart_log(&self, owner: &CartOwner) -> Result<CartLog, StoreError>;
+    async fn cart_log(&self, owner: &Owner) -> Result<CartLog, StoreError>;
 
     /// The note of an operation that a checkpoint covers, if it was one that may be asked for again.
-    async fn cart_note(&self, owner: &CartOwner, id: Uuid) -> Result<Option<KeyNote>, StoreError>;
+    async fn cart_note(&self, owner: &Owner, id: Uuid) -> Result<Option<KeyNote>, StoreError>;
 
     /// Adds an operation. To add it again changes nothing.
-    async fn add_to_cart(&self, owner: &CartOwner, operation: &Operation)
-    -> Result<(), StoreError>;
+    async fn add_to_cart(&self, owner: &Owner, operation: &Operation) -> Result<(), StoreError>;
 
     /// Writes the notes of what a checkpoint covers, and then the checkpoint, unless there is one
     /// that covers more: whoever sees it sees the notes.
     async fn put_checkpoint(
         &self,
-        owner: &CartOwner,
+        owner: &Owner,
         checkpoint: &Checkpoint,
         notes: &[KeyNote],
     ) -> Result<(), StoreError>;
@@ -42,13 +42,13 @@ pub trait CartStore: Send + Sync {
     /// of hand-overs.
     async fn cart_history(
         &self,
-        owner: &CartOwner,
+        owner: &Owner,
         after: Option<LogPlace>,
         limit: usize,
     ) -> Result<Vec<Operation>, StoreError>;
 
     /// Lists a cart as touched on a day (see [`day_of`](super::model::day_of)).
-    async fn list_cart(&self, day: i64, shard: i8, owner: &CartOwner) -> Result<(), StoreError>;
+    async fn list_cart(&self, day: i64, shard: i8, owner: &Owner) -> Result<(), StoreError>;
 
     /// The carts that were touched on a day, and perhaps again later: those of a shard, in an order
     /// that does not change, from one on.
@@ -56,7 +56,7 @@ pub trait CartStore: Send + Sync {
         &self,
         day: i64,
         shard: i8,
-        after: Option<&CartOwner>,
+        after: Option<&Owner>,
         limit: usize,
-    ) -> Result<Vec<CartOwner>, StoreError>;
+    ) -> Result<Vec<Owner>, StoreError>;
 }

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use rust_decimal::Decimal;
 use scylla::DeserializeRow;
 use scylla::value::{CqlDecimal, CqlTimestamp};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
@@ -29,7 +28,7 @@ use super::store::{Care, CatalogStore, Counted, Deleted, ScanStep, Upserted};
 use crate::clock::Timestamp;
 use crate::fault;
 use crate::money::{Currency, Money};
-use crate::storage::cassandra::{Access, CassandraStore, Statement, Statements};
+use crate::storage::cassandra::{Access, CassandraStore, Statement, Statements, from_cql, to_cql};
 use crate::storage::{OpenError, StoreError, to_its_end};
 
 /// Most reads or writes of one call that are under way at once: enough to hide the network, and
@@ -426,21 +425,6 @@ impl ProductRow<'_> {
     }
 }
 
-fn to_cql(amount: Decimal) -> CqlDecimal {
-    let bytes = amount.mantissa().to_be_bytes();
-    let scale = i32::try_from(amount.scale()).unwrap_or(i32::MAX);
-    CqlDecimal::from_signed_be_bytes_slice_and_exponent(&bytes, scale)
-}
-
-fn from_cql(value: &CqlDecimal) -> Option<Decimal> {
-    let (bytes, scale) = value.as_signed_be_bytes_slice_and_exponent();
-    let sign = if bytes.first()? & 0x80 == 0 { 0x00 } else { 0xFF };
-    let mut wide = [sign; 16];
-    let start = wide.len().checked_sub(bytes.len())?;
-    wide[start..].copy_from_slice(bytes);
-    Decimal::try_from_i128_with_scale(i128::from_be_bytes(wide), u32::try_from(scale).ok()?).ok()
-}
-
 #[async_trait]
 impl CatalogStore for CassandraStore {
     async fn products(&self, ids: &[ProductId]) -> Result<Vec<Option<Product>>, StoreError> {
@@ -597,22 +581,5 @@ impl CatalogStore for CassandraStore {
         }
         catalog.categories.set_counts(category, counted).await?;
         Ok(true)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn decimals_survive_the_trip() {
-        for text in ["0.00", "0.01", "89990.00", "100000000000.00", "-1.50", "0.99", "1.28"] {
-            let amount: Decimal = text.parse().unwrap();
-            assert_eq!(from_cql(&to_cql(amount)).unwrap().to_string(), text);
-        }
-        let short = CqlDecimal::from_signed_be_bytes_slice_and_exponent(&[0x7F], 2);
-        assert_eq!(from_cql(&short).unwrap().to_string(), "1.27");
-        let huge = CqlDecimal::from_signed_be_bytes_slice_and_exponent(&[1; 17], 2);
-        assert_eq!(from_cql(&huge), None);
     }
 }

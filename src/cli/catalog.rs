@@ -9,13 +9,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, StoreArgs};
+use crate::app::Shop;
+use crate::cache::Tiers;
 use crate::catalog::model::Product;
 use crate::catalog::model::browse::CategoryMap;
 use crate::catalog::model::buckets::{Axis, Model, Phase};
 use crate::catalog::service::check::check;
 use crate::catalog::service::export::{Progress, walk};
 use crate::catalog::service::split::{SplitOutcome, Splitter};
+use crate::checkout::check::check as check_checkouts;
 use crate::clock::SystemClock;
+use crate::config::ShopRules;
 use crate::fault;
 use crate::storage::{self, Store};
 use crate::telemetry::Metrics;
@@ -198,6 +202,38 @@ pub(super) async fn check_all(args: &StoreArgs) -> Result<(), Failure> {
             "Mended: {} rows missing or different, {} rows without their product, counts of {} \
              categories.",
             report.rows_mended, report.ghosts, report.counts_mended
+        );
+    }
+    check_orders(store).await
+}
+
+/// Compares orders with their lists and events, and the stock with the orders.
+async fn check_orders(store: Arc<dyn Store>) -> Result<(), Failure> {
+    let metrics = Arc::new(Metrics::default());
+    let rules = ShopRules::default();
+    let clock = Arc::new(SystemClock);
+    let shop = Shop::open(store, clock, &Tiers::Off, &rules, &metrics).await?;
+    let checked = check_checkouts(&shop.store, &shop.checkout).await;
+    let report = checked.map_err(|error| {
+        Failure::Other(format!("orders could not be checked: {}", error.message()))
+    })?;
+    println!(
+        "{} orders, {} checkouts and {} rows of stock looked at.",
+        report.orders, report.checkouts, report.rows
+    );
+    for fault in &report.faults {
+        println!("  {fault}");
+    }
+    if report.busy_rows > 0 {
+        println!("{} rows of stock kept changing and were left alone.", report.busy_rows);
+    }
+    if report.is_clean() {
+        println!("Orders and stock agree.");
+    } else {
+        println!(
+            "Mended: lists or events of {} orders, {} rows of stock; {} orders or checkouts were \
+             finished.",
+            report.mended_orders, report.mended_rows, report.finished
         );
     }
     Ok(())

@@ -16,14 +16,18 @@ use crate::app::{App, Shop};
 use crate::cache::Tiers;
 use crate::catalog::model::buckets::SPLIT_ROWS;
 use crate::catalog::service::keeper;
+use crate::checkout::sweeper;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{
-    CacheConfig, Config, ConfigError, Limits, Secret, ShopRules, SocketLimits, StoreConfig,
+    CacheConfig, Config, ConfigError, Limits, MIN_SECRET_BYTES, Secret, ShopRules, SocketLimits,
+    StoreConfig,
 };
 use crate::storage::Store;
 use crate::telemetry::Metrics;
 use crate::{demo, server, storage};
 
+/// The setting of the payment service's secret.
+const PAYMENT_SECRET: &str = "VITRINA_PAYMENT_SECRET";
 /// How long requests in work may go on after the signal to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
@@ -78,6 +82,10 @@ pub(super) struct ServeArgs {
     /// Up to so many units of a product are shown as `LOW_STOCK`
     #[arg(long, env = "VITRINA_LOW_STOCK", default_value_t = ShopRules::default().low_stock)]
     low_stock: u32,
+    /// Seconds after which an order that was not paid is cancelled
+    #[arg(long, env = "VITRINA_PAYMENT_WITHIN", default_value_t = 900, value_name = "SECONDS",
+          value_parser = clap::value_parser!(u32).range(1..=2_592_000))]
+    payment_within: u32,
     /// Rows of a category's bucket beyond which it is split
     #[arg(long, env = "VITRINA_SPLIT_ROWS", default_value_t = SPLIT_ROWS,
           value_parser = clap::value_parser!(u64).range(100..))]
@@ -131,10 +139,24 @@ impl ServeArgs {
             introspection: self.introspection == Switch::On,
             cache: CacheConfig::parse(&self.cache)?,
             tells_reads: is_demo,
-            rules: ShopRules { low_stock: self.low_stock },
+            rules: ShopRules {
+                low_stock: self.low_stock,
+                payment_within: Duration::from_secs(self.payment_within.into()),
+            },
+            payment_secret: payment_secret()?,
         };
         Ok(Plan { config, is_demo, own_secret, split_rows: self.split_rows })
     }
+}
+
+/// What the payment service signs its messages with.
+fn payment_secret() -> Result<Option<Secret>, ConfigError> {
+    let found = super::secret(PAYMENT_SECRET)?;
+    if found.as_ref().is_some_and(|secret| secret.expose().len() < MIN_SECRET_BYTES) {
+        let fault = format!("must have at least {MIN_SECRET_BYTES} bytes");
+        return Err(ConfigError::new(PAYMENT_SECRET, fault));
+    }
+    Ok(found)
 }
 
 /// 256 random bits as text.
@@ -183,6 +205,7 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
     // It ends with the runtime, at any point: what it has begun goes on the next time.
     if let Some(shop) = app.shop() {
         tokio::spawn(keeper::keep(shop.store.clone(), split_rows));
+        tokio::spawn(sweeper::keep(shop.store.clone(), shop.checkout.clone()));
     }
     let secret = own_secret.then(|| SecretFile::write(&app.config)).transpose()?;
     greet(&app.config, address, secret.is_some());

@@ -13,6 +13,7 @@ use crate::cart::graphql::CartFetch;
 use crate::catalog::graphql::{CategoryFetch, CategoryListFetch, ProductFetch};
 use crate::error::Error;
 use crate::inventory::graphql::{StockFetch, ZonesFetch};
+use crate::owner::Owner;
 use crate::sessions::model::Session;
 
 /// Who asks.
@@ -88,6 +89,17 @@ impl RequestContext {
     /// one before.
     pub fn events<S: Stream>(&self, source: S) -> impl Stream<Item = S::Item> + use<S> {
         events(self.rounds.clone(), source)
+    }
+
+    /// Whose carts and orders the caller's are.
+    pub fn owner(&self) -> Result<Owner, Error> {
+        match &self.caller.viewer {
+            Viewer::Anonymous => Err(Error::Unauthenticated(
+                "This needs a token: a customer's, or one that sessionStart gives to a guest.",
+            )),
+            Viewer::Guest(session) => Ok(Owner::Guest(*session)),
+            Viewer::Customer(id) | Viewer::Staff(id) => Ok(Owner::User(id.as_str().into())),
+        }
     }
 
     /// Lets staff through and nobody else.

@@ -28,24 +28,32 @@ pub use index::SchemaIndex;
 pub use leaf::{Leaf, LeafObject, write_object};
 pub use loader::{Fetch, Loader, Rounds};
 pub use pages::{Connection, Edge, ListNode, PageEnds, PageInfo};
-pub use scalars::{DateTimeScalar, DecimalScalar, MoneyInput, MoneyNode};
+pub use scalars::{DateScalar, DateTimeScalar, DecimalScalar, MoneyInput, MoneyNode};
 
 use crate::cart::graphql::{CartMutation, CartQuery, CartSubscription};
 use crate::catalog::graphql::{CatalogMutation, CatalogQuery};
+use crate::checkout::graphql::CheckoutMutation;
 use crate::inventory::graphql::{InventoryMutation, InventorySubscription};
+use crate::orders::graphql::{OrderQuery, OrderSubscription};
 use crate::sessions::graphql::{SessionMutation, SessionQuery};
 
 /// Everything that can be asked.
 #[derive(MergedObject, Default)]
-pub struct Query(CatalogQuery, CartQuery, SessionQuery);
+pub struct Query(CatalogQuery, CartQuery, OrderQuery, SessionQuery);
 
 /// Everything that can be changed.
 #[derive(MergedObject, Default)]
-pub struct Mutation(CatalogMutation, InventoryMutation, SessionMutation, CartMutation);
+pub struct Mutation(
+    CatalogMutation,
+    InventoryMutation,
+    SessionMutation,
+    CartMutation,
+    CheckoutMutation,
+);
 
 /// Everything that can be watched.
 #[derive(MergedSubscription, Default)]
-pub struct Subscription(InventorySubscription, CartSubscription);
+pub struct Subscription(InventorySubscription, CartSubscription, OrderSubscription);
 
 type ShopSchema = Schema<Query, Mutation, Subscription>;
 

@@ -88,6 +88,37 @@ impl DateTimeScalar {
     }
 }
 
+/// The first moment of a day in UTC.
+#[derive(Debug, Clone, Copy)]
+pub struct DateScalar(pub Timestamp);
+
+/// A day in UTC: `"2026-11-15"`.
+#[Scalar(name = "Date")]
+impl ScalarType for DateScalar {
+    fn parse(value: Value) -> InputValueResult<Self> {
+        Self::read(&value)
+            .ok_or_else(|| InputValueError::custom("a day is written as \"2026-11-15\""))
+    }
+
+    fn is_valid(value: &Value) -> bool {
+        Self::read(value).is_some()
+    }
+
+    fn to_value(&self) -> Value {
+        let text = self.0.to_string();
+        Value::String(text.split('T').next().unwrap_or_default().to_owned())
+    }
+}
+
+impl DateScalar {
+    fn read(value: &Value) -> Option<Self> {
+        let Value::String(text) = value else { return None };
+        let day = chrono::NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
+        let start = day.and_time(chrono::NaiveTime::MIN).and_utc();
+        Some(Self(Timestamp::from_micros(start.timestamp_micros())))
+    }
+}
+
 /// An amount of money.
 #[derive(SimpleObject)]
 #[graphql(name = "Money")]

@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | `reserved n` | units are held, and the row alone knows it | by [`Ask::Settle`], once the caller has recorded it |
 //! | (none) | nothing, or it was recorded and settled: the caller knows which | |
-//! | `released n`, `committed n` | the units are back, or gone for good | by [`Ask::Settle`], once that is recorded; `undone` takes its place |
+//! | `released n`, `committed n` | the units are back, or gone for good | by [`Ask::Close`], once that is recorded; `undone` takes its place |
 //! | `undone` | whoever comes late with this token is to be refused | after [`UNDONE_LIFE`] |
 //!
 //! A mark that would make a repeated change count twice if it went away never goes by its age.
@@ -97,6 +97,11 @@ impl Token {
     /// The token of a reservation, by the id of its order.
     pub fn of_reservation(id: uuid::Uuid) -> Self {
         Self(format!("r/{}", id.simple()).into())
+    }
+
+    /// The id of the order that a reservation is for; `None` for any other token.
+    pub fn order(&self) -> Option<uuid::Uuid> {
+        uuid::Uuid::try_parse(self.0.strip_prefix("r/")?).ok()
     }
 
     /// The token of an adjustment, by the idempotency key of its caller.
@@ -207,8 +212,11 @@ pub struct StockRow {
 pub enum Ask {
     /// Hold units, all or none.
     Reserve(Token, i64),
-    /// The caller has recorded how its reservation stands: the row need not remember it.
+    /// The caller has recorded that its units are held: the row need not remember it.
     Settle(Token),
+    /// The caller has recorded that they were released or have left. It is another thing than
+    /// [`Ask::Settle`], which may come late from somebody who does not know of that end.
+    Close(Token),
     /// Free what this very call has reserved before, and remember nothing of it.
     TakeBack(Token),
     /// Free units that were reserved. `recorded`: the caller has recorded that they were, so where
@@ -317,16 +325,16 @@ impl Work {
         match ask {
             Ask::Reserve(token, units) => self.reserve(token, *units),
             Ask::Settle(token) => {
-                match self.row.marks.get(token) {
-                    Some(Mark::Reserved(_)) => {
-                        self.row.marks.remove(token);
-                        self.has_changed = true;
-                    }
-                    // Somebody may be about to do the same again, and must find that it is over.
-                    Some(Mark::Released(_) | Mark::Committed(_)) => {
-                        self.mark(token, Mark::Undone(self.now));
-                    }
-                    _ => {}
+                if let Some(Mark::Reserved(_)) = self.row.marks.get(token) {
+                    self.row.marks.remove(token);
+                    self.has_changed = true;
+                }
+                self.done()
+            }
+            Ask::Close(token) => {
+                // Somebody may be about to do the same again, and must find that it is over.
+                if let Some(Mark::Released(_) | Mark::Committed(_)) = self.row.marks.get(token) {
+                    self.mark(token, Mark::Undone(self.now));
                 }
                 self.done()
             }

@@ -211,13 +211,19 @@ impl InventoryService {
         told.into_iter().try_for_each(|told| told.map(drop))
     }
 
-    /// The caller has recorded how the reservation stands (held, released or gone for good): the
-    /// rows need not remember it any more.
+    /// The caller has recorded that the reservation is held: the rows need not remember it any
+    /// more.
     pub async fn settle(&self, reservation: &Reservation) -> Result<(), Error> {
         self.ask_all(reservation, |_| Ask::Settle(reservation.token.clone())).await
     }
 
-    /// Frees what a reservation holds. It can be repeated until it is settled.
+    /// The caller has recorded that the reservation was released or has left: the rows need not
+    /// remember it much longer.
+    pub async fn close(&self, reservation: &Reservation) -> Result<(), Error> {
+        self.ask_all(reservation, |_| Ask::Close(reservation.token.clone())).await
+    }
+
+    /// Frees what a reservation holds. It can be repeated until it is closed.
     pub async fn release(
         &self,
         reservation: &Reservation,
@@ -232,7 +238,7 @@ impl InventoryService {
     }
 
     /// What a reservation holds leaves for good. It is recorded that it was held. It can be
-    /// repeated until it is settled.
+    /// repeated until it is closed.
     pub async fn commit(&self, reservation: &Reservation) -> Result<(), Error> {
         let commit = |line: &Line| Ask::Commit(reservation.token.clone(), line.units);
         self.ask_all(reservation, commit).await

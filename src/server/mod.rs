@@ -8,6 +8,7 @@ mod identity;
 mod images;
 mod lexer;
 mod operation;
+mod payment;
 mod pipeline;
 mod shape;
 mod websocket;
@@ -21,7 +22,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 
 pub(crate) use document::Documents;
 pub(crate) use identity::check_file as check_jwks_file;
@@ -40,6 +41,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/health/ready", get(health::ready))
         .route("/metrics", get(metrics))
         .route("/images/{file}", get(images::image))
+        .route("/hooks/payment", post(payment::hook))
         .layer(from_fn_with_state(app.clone(), measure))
         .with_state(app)
 }
@@ -52,6 +54,7 @@ async fn measure(State(app): State<Arc<App>>, request: Request, next: Next) -> R
         Some("/metrics") => "/metrics",
         Some(path) if path.starts_with("/health") => "/health",
         Some(path) if path.starts_with("/images") => "/images",
+        Some(path) if path.starts_with("/hooks") => "/hooks",
         Some(_) => "/static",
         None => "unknown",
     };

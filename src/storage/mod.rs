@@ -1,6 +1,7 @@
 //! What the stores share: the umbrella trait, the errors, and opening one from the configuration.
 
 pub mod cassandra;
+mod due;
 pub mod embedded;
 
 use std::sync::Arc;
@@ -8,9 +9,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::due::{DUE_SHARDS, Due, DueRead, Task};
 use crate::cart::CartStore;
 use crate::catalog::CatalogStore;
-use crate::clock::Clock;
+use crate::checkout::service::SagaStore;
+use crate::clock::{Clock, Timestamp};
 use crate::config::StoreConfig;
 use crate::inventory::InventoryStore;
 use crate::sessions::SessionStore;
@@ -18,7 +21,7 @@ use crate::telemetry::Metrics;
 
 /// Everything the shop keeps, behind one handle. A store implements the trait of every domain.
 #[async_trait]
-pub trait Store: CatalogStore + InventoryStore + SessionStore + CartStore {
+pub trait Store: CatalogStore + InventoryStore + SessionStore + CartStore + SagaStore {
     /// Whether the store can answer right now; the error says what is missing.
     async fn ready(&self) -> Result<(), StoreError>;
 
@@ -47,6 +50,31 @@ pub trait Store: CatalogStore + InventoryStore + SessionStore + CartStore {
 
     /// What this store is, for a person: `embedded` or `Cassandra`.
     fn kind(&self) -> &'static str;
+}
+
+/// What is due. It belongs to no domain: whoever begins something notes when to look whether it was
+/// finished.
+#[async_trait]
+pub trait DueStore: Send + Sync {
+    /// Notes what is due. To do it again changes nothing.
+    async fn add_due(&self, due: &Due) -> Result<(), StoreError>;
+
+    /// Forgets what was due.
+    async fn remove_due(&self, due: &Due) -> Result<(), StoreError>;
+
+    /// What of a shard is due within a span, both ends included; at most `limit`.
+    async fn due(
+        &self,
+        shard: i8,
+        span: (Timestamp, Timestamp),
+        limit: usize,
+    ) -> Result<DueRead, StoreError>;
+
+    /// Up to when nothing is left that was due.
+    async fn swept(&self) -> Result<Option<Timestamp>, StoreError>;
+
+    /// Notes up to when nothing is left.
+    async fn set_swept(&self, until: Timestamp) -> Result<(), StoreError>;
 }
 
 /// Why a store did not do what it was asked.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use vitrina::graphql::ShopGraph;
 
-const DOMAINS: [&str; 4] = ["cart", "catalog", "inventory", "sessions"];
+const DOMAINS: [&str; 5] = ["cart", "catalog", "inventory", "orders", "sessions"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

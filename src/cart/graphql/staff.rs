@@ -6,12 +6,13 @@ use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject};
 use std::sync::Arc;
 use uuid::Uuid;
 
-use super::super::model::{CartOwner, Change, Operation, Units};
+use super::super::model::{Change, Operation, Units};
 use super::super::service::{AbandonedCart, ReportPlace};
 use super::{CartNode, subtotal};
 use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::graphql::{Connection, ContextExt, DateTimeScalar, Leaf, ListNode, MoneyNode};
+use crate::owner::Owner;
 use crate::page::PageArgs;
 use crate::product_id::ProductId;
 
@@ -38,8 +39,8 @@ impl AbandonedCartNode {
     /// The customer; null for a guest's.
     async fn user_id(&self) -> Option<ID> {
         match &self.0.owner {
-            CartOwner::User(user) => Some(ID(user.to_string())),
-            CartOwner::Guest(_) => None,
+            Owner::User(user) => Some(ID(user.to_string())),
+            Owner::Guest(_) => None,
         }
     }
 
@@ -81,7 +82,7 @@ pub(super) async fn abandoned(
     let after = page.after.as_deref().map(|cursor| {
         let place = cursors.open(&list, cursor)?;
         let (day, owner) = place.split_first_chunk::<8>().ok_or(Error::InvalidCursor)?;
-        let owner = std::str::from_utf8(owner).ok().and_then(CartOwner::parse);
+        let owner = std::str::from_utf8(owner).ok().and_then(Owner::parse);
         let owner = owner.ok_or(Error::InvalidCursor)?;
         Ok::<_, Error>(ReportPlace { day: i64::from_be_bytes(*day), owner })
     });
@@ -181,11 +182,11 @@ impl CartEventNode {
                 (CartEventType::Ordered, taken.iter().map(line).collect())
             }
             Change::HandOver(hand_over) | Change::HandedOver(hand_over) => {
-                other = Some(CartOwner::User(hand_over.to));
+                other = Some(Owner::User(hand_over.to));
                 (CartEventType::HandedOver, units(hand_over.lines))
             }
             Change::TakeOver { from, lines } => {
-                other = Some(CartOwner::Guest(from));
+                other = Some(Owner::Guest(from));
                 (CartEventType::TakenOver, units(lines))
             }
         };
@@ -212,7 +213,7 @@ pub(super) async fn history(
 ) -> Result<Connection<CartEventNode>> {
     let request = ctx.request()?;
     request.require_staff()?;
-    let owner = CartOwner::parse(cart_id)
+    let owner = Owner::parse(cart_id)
         .ok_or_else(|| Error::argument("cartId", "a cart's id is user:… or guest:…"))?;
     let cursors = &request.shop.cursors;
     let list: [&[u8]; 2] = [b"cart history", cart_id.as_bytes()];

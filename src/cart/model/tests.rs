@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use super::change::{RawChange, RawLine, refusals};
 use super::*;
 use crate::error::{ErrorCode, UserError};
+use crate::owner::Owner;
 
 const NOW: Timestamp = Timestamp::from_millis(1_794_736_800_000);
 
@@ -177,12 +178,12 @@ fn what_was_asked_for_has_the_fingerprint_of_what_it_becomes() {
 
 #[test]
 fn a_name_of_a_cart_is_read_as_it_is_written() {
-    for owner in [CartOwner::User("анна: 1".into()), CartOwner::Guest(Uuid::from_u128(7))] {
-        assert_eq!(CartOwner::parse(&owner.to_string()), Some(owner));
+    for owner in [Owner::User("анна: 1".into()), Owner::Guest(Uuid::from_u128(7))] {
+        assert_eq!(Owner::parse(&owner.to_string()), Some(owner));
     }
     let long = format!("user:{}", "x".repeat(256));
     for text in ["", "user:", "guest:", "guest:x", "staff:x", "user", "user:a\u{0}", &long] {
-        assert_eq!(CartOwner::parse(text), None, "{text}");
+        assert_eq!(Owner::parse(text), None, "{text}");
     }
 }
 

@@ -9,10 +9,11 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt};
 
-use super::super::model::{CART_LIFE, Cart, CartLog, CartOwner, SHARDS, day_of, shard_of};
+use super::super::model::{CART_LIFE, Cart, CartLog, SHARDS, day_of, shard_of};
 use super::CartService;
 use crate::clock::Timestamp;
 use crate::error::Error;
+use crate::owner::Owner;
 
 /// Most carts that are looked at for one page. A page that is not full by then ends there, and its
 /// last cursor goes on.
@@ -26,7 +27,7 @@ pub struct ReportPlace {
     /// The day it was last touched.
     pub day: i64,
     /// Whose it is.
-    pub owner: CartOwner,
+    pub owner: Owner,
 }
 
 /// A cart that nobody has come back to.
@@ -105,7 +106,7 @@ impl CartService {
         day: i64,
         after: Option<&ReportPlace>,
         limit: usize,
-    ) -> Result<Vec<CartOwner>, Error> {
+    ) -> Result<Vec<Owner>, Error> {
         let first = after.map_or(0, |place| shard_of(&place.owner));
         let reads = (first..SHARDS).map(|shard| {
             let after = after.filter(|_| shard == first).map(|place| &place.owner);

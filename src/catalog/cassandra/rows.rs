@@ -9,14 +9,13 @@ use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use scylla::value::CqlDecimal;
 
-use super::{from_cql, to_cql};
 use crate::catalog::model::browse::{CardRow, Slice, amount, kopecks};
 use crate::catalog::model::buckets::{Bucket, Kopecks, Model};
 use crate::catalog::model::{ProductId, RowChanges};
 use crate::catalog::store::Care;
 use crate::fault;
 use crate::money::Currency;
-use crate::storage::cassandra::{Access, Statement, Statements};
+use crate::storage::cassandra::{Access, Statement, Statements, from_cql, to_cql};
 use crate::storage::{OpenError, StoreError};
 
 /// Buckets of one page that are read at once.

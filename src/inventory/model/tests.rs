@@ -66,10 +66,12 @@ fn a_token_counts_once() {
     assert_eq!(numbers(&again), (7, 0));
     assert_eq!(told(&gone, release()).0, Told::Impossible);
 
-    // Settled after its end, it is still known to be over: a process that was frozen comes late.
+    // Closed after its end, it is still known to be over: a process that was frozen comes late.
     for (over, numbers_then) in [(&released, (10, 0)), (&gone, (7, 0))] {
-        let (_, settled) = told(over, Ask::Settle(token(1)));
-        let (_, others) = told(&settled, Ask::Reserve(token(2), 2));
+        // One who is late to note that it was held does not touch the end of it.
+        assert_eq!(told(over, Ask::Settle(token(1))).1, *over);
+        let (_, closed) = told(over, Ask::Close(token(1)));
+        let (_, others) = told(&closed, Ask::Reserve(token(2), 2));
         let after = told(&others, release()).1;
         assert_eq!(numbers(&after), (numbers_then.0, 2));
         let (late, after) = told(&others, Ask::Commit(token(1), 3));

@@ -1,5 +1,7 @@
 //! The store on Apache Cassandra: the session, the migrations, and the statements of all domains.
 
+mod decimal;
+mod due;
 mod migrate;
 mod session;
 mod shared;
@@ -11,15 +13,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use scylla::client::session::Session;
 
+pub use decimal::{from_cql, to_cql};
 pub use migrate::migrate;
 pub use session::{await_agreement, connect, patiently};
 pub use statement::{Access, Batch, Statement, Statements, seconds};
 
-use super::{OpenError, Store, StoreError};
+use super::{Due, DueRead, DueStore, OpenError, Store, StoreError};
 use crate::cart::cassandra::CartStatements;
 use crate::catalog::cassandra::CatalogStatements;
+use crate::checkout::cassandra::CheckoutStatements;
+use crate::clock::Timestamp;
 use crate::config::CassandraConfig;
 use crate::inventory::cassandra::InventoryStatements;
+use crate::orders::cassandra::OrderStatements;
 use crate::sessions::cassandra::SessionStatements;
 use crate::telemetry::Metrics;
 
@@ -29,6 +35,9 @@ pub struct CassandraStore {
     pub(crate) inventory: InventoryStatements,
     pub(crate) sessions: SessionStatements,
     pub(crate) carts: CartStatements,
+    pub(crate) orders: OrderStatements,
+    pub(crate) checkouts: CheckoutStatements,
+    due: due::DueStatements,
     shared: shared::SharedStatements,
     ping: Statement,
 }
@@ -54,6 +63,9 @@ impl CassandraStore {
             inventory: Box::pin(InventoryStatements::prepare(&statements)).await?,
             sessions: Box::pin(SessionStatements::prepare(&statements)).await?,
             carts: Box::pin(CartStatements::prepare(&statements)).await?,
+            orders: Box::pin(OrderStatements::prepare(&statements)).await?,
+            checkouts: Box::pin(CheckoutStatements::prepare(&statements)).await?,
+            due: Box::pin(due::DueStatements::prepare(&statements)).await?,
             shared: shared::SharedStatements::prepare(&statements).await?,
             // A read at quorum of a table that is always there: it answers when the shop can.
             ping: statements
@@ -101,5 +113,33 @@ impl Store for CassandraStore {
 
     fn kind(&self) -> &'static str {
         "Cassandra"
+    }
+}
+
+#[async_trait]
+impl DueStore for CassandraStore {
+    async fn add_due(&self, due: &Due) -> Result<(), StoreError> {
+        self.due.add(due).await
+    }
+
+    async fn remove_due(&self, due: &Due) -> Result<(), StoreError> {
+        self.due.remove(due).await
+    }
+
+    async fn due(
+        &self,
+        shard: i8,
+        span: (Timestamp, Timestamp),
+        limit: usize,
+    ) -> Result<DueRead, StoreError> {
+        self.due.read(shard, span, limit).await
+    }
+
+    async fn swept(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.due.swept().await
+    }
+
+    async fn set_swept(&self, until: Timestamp) -> Result<(), StoreError> {
+        self.due.set_swept(until).await
     }
 }

@@ -1,6 +1,7 @@
 //! The embedded store: the same tables as sorted keys on fjall, in one folder, in one process.
 
 mod codec;
+mod due;
 mod engine;
 mod keys;
 mod shared;
@@ -16,12 +17,14 @@ pub use engine::{Engine, Reader, Table};
 pub use keys::{Key, KeyParts};
 pub use writer::Txn;
 
-use super::{OpenError, Store, StoreError};
+use super::{Due, DueRead, DueStore, OpenError, Store, StoreError};
 use crate::cart::embedded::CartTables;
 use crate::catalog::CatalogStore;
 use crate::catalog::embedded::CatalogTables;
+use crate::checkout::embedded::CheckoutTables;
 use crate::clock::{Clock, Timestamp};
 use crate::inventory::embedded::InventoryTables;
+use crate::orders::embedded::OrderTables;
 use crate::sessions::embedded::SessionTables;
 use crate::telemetry::Metrics;
 
@@ -36,6 +39,9 @@ pub struct EmbeddedStore {
     pub(crate) inventory: InventoryTables,
     pub(crate) sessions: SessionTables,
     pub(crate) carts: CartTables,
+    pub(crate) orders: OrderTables,
+    pub(crate) checkouts: CheckoutTables,
+    pub(crate) due: due::DueTables,
     shared: shared::SharedTables,
 }
 
@@ -51,8 +57,11 @@ impl EmbeddedStore {
         let inventory = InventoryTables::open(&engine)?;
         let sessions = SessionTables::open(&engine)?;
         let carts = CartTables::open(&engine)?;
+        let orders = OrderTables::open(&engine)?;
+        let checkouts = CheckoutTables::open(&engine)?;
+        let due = due::DueTables::open(&engine)?;
         let shared = shared::SharedTables::open(&engine)?;
-        Ok(Self { engine, catalog, inventory, sessions, carts, shared })
+        Ok(Self { engine, catalog, inventory, sessions, carts, orders, checkouts, due, shared })
     }
 }
 
@@ -108,5 +117,33 @@ impl Store for EmbeddedStore {
 
     fn kind(&self) -> &'static str {
         "embedded"
+    }
+}
+
+#[async_trait]
+impl DueStore for EmbeddedStore {
+    async fn add_due(&self, due: &Due) -> Result<(), StoreError> {
+        self.due.add(&self.engine, due).await
+    }
+
+    async fn remove_due(&self, due: &Due) -> Result<(), StoreError> {
+        self.due.remove(&self.engine, due).await
+    }
+
+    async fn due(
+        &self,
+        shard: i8,
+        span: (Timestamp, Timestamp),
+        limit: usize,
+    ) -> Result<DueRead, StoreError> {
+        self.due.read(&self.engine, shard, span, limit).await
+    }
+
+    async fn swept(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.due.swept(&self.engine).await
+    }
+
+    async fn set_swept(&self, until: Timestamp) -> Result<(), StoreError> {
+        self.due.set_swept(&self.engine, until).await
     }
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use vitrina::cart::CartStore;
-use vitrina::cart::model::{CartLog, CartOwner, Checkpoint, HandOver, KeyNote, Operation};
+use vitrina::cart::model::{CartLog, Checkpoint, HandOver, KeyNote, Operation};
 use vitrina::cart::store::LogPlace;
 use vitrina::catalog::CatalogStore;
 use vitrina::catalog::model::browse::{CardRow, CategoryMap, Slice};
@@ -26,6 +26,7 @@ use super::{DELETE, UPSERT, product, staff};
 use crate::support::server::TestServer;
 use crate::support::stores::TestStore;
 use crate::support::websocket::Socket;
+use vitrina::owner::Owner;
 
 /// What a driver says, which no client may see.
 const CAUSE: &str = "SELECT secret FROM internal at 10.0.0.1";
@@ -110,14 +111,14 @@ broken!(SessionStore {
 } and {});
 
 broken!(CartStore {
-    fn cart_log(&CartOwner) -> CartLog;
-    fn cart_note(&CartOwner, Uuid) -> Option<KeyNote>;
-    fn add_to_cart(&CartOwner, &Operation) -> ();
-    fn put_checkpoint(&CartOwner, &Checkpoint, &[KeyNote]) -> ();
+    fn cart_log(&Owner) -> CartLog;
+    fn cart_note(&Owner, Uuid) -> Option<KeyNote>;
+    fn add_to_cart(&Owner, &Operation) -> ();
+    fn put_checkpoint(&Owner, &Checkpoint, &[KeyNote]) -> ();
     fn record_hand_over(Uuid, &HandOver) -> ();
-    fn cart_history(&CartOwner, Option<LogPlace>, usize) -> Vec<Operation>;
-    fn list_cart(i64, i8, &CartOwner) -> ();
-    fn listed_carts(i64, i8, Option<&CartOwner>, usize) -> Vec<CartOwner>;
+    fn cart_history(&Owner, Option<LogPlace>, usize) -> Vec<Operation>;
+    fn list_cart(i64, i8, &Owner) -> ();
+    fn listed_carts(i64, i8, Option<&Owner>, usize) -> Vec<Owner>;
 } and {});
 
 broken!(Store {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use vitrina::cache::Tiers;
 use vitrina::cart::model::change::{RawChange, RawLine};
 use vitrina::cart::model::{
-    Card, Cart, CartLog, CartOwner, Change, Checkpoint, HandOver, KeyNote, Operation, Units, day_of,
+    Card, Cart, CartLog, Change, Checkpoint, HandOver, KeyNote, Operation, Units, day_of,
 };
 use vitrina::cart::store::LogPlace;
 use vitrina::cart::{CartService, CartStore};
@@ -27,6 +27,7 @@ use vitrina::storage::{self, StoreError};
 
 use crate::support::stores::{TestStore, drop_keyspace};
 use crate::support::{Random, seed};
+use vitrina::owner::Owner;
 
 crate::on_every_store!(
     a_log_is_read_as_it_was_written,
@@ -60,10 +61,10 @@ fn operation(at: Timestamp, change: Change) -> Operation {
     Operation { id: Uuid::new_v4(), at, is_keyed: true, change }
 }
 
-fn owners() -> [CartOwner; 2] {
+fn owners() -> [Owner; 2] {
     let guest = Uuid::new_v4();
     // One of each kind with the same text: they are two carts.
-    [CartOwner::Guest(guest), CartOwner::User(guest.simple().to_string().into())]
+    [Owner::Guest(guest), Owner::User(guest.simple().to_string().into())]
 }
 
 fn clock() -> Arc<ManualClock> {
@@ -89,7 +90,7 @@ fn raw(lines: &[(&str, i64)]) -> Vec<RawLine> {
 /// Carries out a change of products that there are; what came of it.
 async fn change(
     service: &Arc<CartService>,
-    owner: &CartOwner,
+    owner: &Owner,
     raw: &RawChange,
     key: Option<&str>,
 ) -> Result<(Cart, Vec<ErrorCode>), Error> {
@@ -98,7 +99,7 @@ async fn change(
     Ok((changed.cart, changed.errors.iter().map(|error| error.code).collect()))
 }
 
-async fn add(service: &Arc<CartService>, owner: &CartOwner, product: &str, units: i64) {
+async fn add(service: &Arc<CartService>, owner: &Owner, product: &str, units: i64) {
     let raw = RawChange::Add(raw(&[(product, units)]));
     let (_, errors) = change(service, owner, &raw, None).await.unwrap();
     assert_eq!(errors, []);
@@ -184,7 +185,7 @@ async fn the_checkpoint_that_covers_more_stays(store: &TestStore) {
 
 async fn a_hand_over_is_recorded_once(store: &TestStore) {
     let (store, guest) = (&store.store, Uuid::new_v4());
-    let (at, owner) = (SystemClock.now(), CartOwner::Guest(guest));
+    let (at, owner) = (SystemClock.now(), Owner::Guest(guest));
     let recorded = async || {
         let log = store.cart_log(&owner).await.unwrap();
         let hand_overs =
@@ -267,7 +268,7 @@ async fn carts_are_listed_by_day(store: &TestStore) {
     }
     store.list_cart(day, 4, &owners()[0]).await.unwrap();
     store.list_cart(day + 1, 3, &owners()[0]).await.unwrap();
-    let (mut read, mut after): (Vec<CartOwner>, _) = (Vec::new(), None);
+    let (mut read, mut after): (Vec<Owner>, _) = (Vec::new(), None);
     loop {
         let some = store.listed_carts(day, 3, after.as_ref(), 7).await.unwrap();
         let Some(last) = some.last() else { break };
@@ -415,7 +416,7 @@ async fn merges_race_with_adds(store: &TestStore) {
         let clock = Arc::new(SystemClock);
         let services = [0, 1].map(|_| service(store.store.clone(), clock.clone()));
         let (guest, user): (_, Arc<str>) = (Uuid::new_v4(), format!("user {round}").into());
-        let (from, to) = (&CartOwner::Guest(guest), &CartOwner::User(user.clone()));
+        let (from, to) = (&Owner::Guest(guest), &Owner::User(user.clone()));
         add(&services[0], to, "P0", 5).await;
         let adds = (0..24).map(|n| (format!("P{}", random.below(4)), n % 3 + 1));
         let adds: Vec<(String, i64)> = adds.collect();
@@ -483,14 +484,14 @@ macro_rules! fails_once {
 }
 
 fails_once! {
-    fn cart_log(owner: &CartOwner) -> CartLog;
-    fn cart_note(owner: &CartOwner, id: Uuid) -> Option<KeyNote>;
-    fn add_to_cart(owner: &CartOwner, operation: &Operation) -> ();
-    fn put_checkpoint(owner: &CartOwner, checkpoint: &Checkpoint, notes: &[KeyNote]) -> ();
+    fn cart_log(owner: &Owner) -> CartLog;
+    fn cart_note(owner: &Owner, id: Uuid) -> Option<KeyNote>;
+    fn add_to_cart(owner: &Owner, operation: &Operation) -> ();
+    fn put_checkpoint(owner: &Owner, checkpoint: &Checkpoint, notes: &[KeyNote]) -> ();
     fn record_hand_over(guest: Uuid, hand_over: &HandOver) -> ();
-    fn cart_history(owner: &CartOwner, after: Option<LogPlace>, limit: usize) -> Vec<Operation>;
-    fn list_cart(day: i64, shard: i8, owner: &CartOwner) -> ();
-    fn listed_carts(day: i64, shard: i8, after: Option<&CartOwner>, limit: usize) -> Vec<CartOwner>;
+    fn cart_history(owner: &Owner, after: Option<LogPlace>, limit: usize) -> Vec<Operation>;
+    fn list_cart(day: i64, shard: i8, owner: &Owner) -> ();
+    fn listed_carts(day: i64, shard: i8, after: Option<&Owner>, limit: usize) -> Vec<Owner>;
 }
 
 async fn a_merge_that_is_interrupted_goes_on(store: &TestStore) {
@@ -501,15 +502,15 @@ async fn a_merge_that_is_interrupted_goes_on(store: &TestStore) {
         let mut has_failed = false;
         for has_effect in [false, true] {
             let user: Arc<str> = format!("user {call} {has_effect}").into();
-            let (guest, to) = (Uuid::new_v4(), CartOwner::User(user.clone()));
-            add(&sound, &CartOwner::Guest(guest), "P1", 2).await;
+            let (guest, to) = (Uuid::new_v4(), Owner::User(user.clone()));
+            add(&sound, &Owner::Guest(guest), "P1", 2).await;
             add(&sound, &to, "P1", 1).await;
             let calls = AtomicI64::new(call);
             let failing = Arc::new(FailsOnce { store: store.store.clone(), calls, has_effect });
             let merged = service(failing, clock.clone()).merge(guest, user.clone()).await;
             has_failed |= merged.is_err();
             failures += u32::from(merged.is_err());
-            let from = CartOwner::Guest(guest);
+            let from = Owner::Guest(guest);
             let mut expected = BTreeMap::from([("P1".to_owned(), 3)]);
             if call % 3 == 1 {
                 // The guest goes on meanwhile.
@@ -560,7 +561,7 @@ async fn a_cart_lives_for_thirty_days_after_the_last_touch(
 ) {
     let service = service(store.clone(), clock.clone());
     for (touch, owner) in owners().into_iter().enumerate() {
-        let untouched = CartOwner::Guest(Uuid::new_v4());
+        let untouched = Owner::Guest(Uuid::new_v4());
         let begun = clock.now();
         add(&service, &owner, "P1", 1).await;
         add(&service, &untouched, "P1", 1).await;
@@ -612,7 +613,7 @@ async fn a_cart_lives_for_thirty_days_cassandra() {
     // Cassandra itself keeps what a touched cart is made of for longer than the cart lives.
     let clock = self::clock();
     let service = service(carts.clone(), clock.clone());
-    let owner = CartOwner::User("me".into());
+    let owner = Owner::User("me".into());
     add(&service, &owner, "P1", 1).await;
     clock.advance(2 * DAY);
     add(&service, &owner, "P2", 1).await;

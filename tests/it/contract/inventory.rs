@@ -158,8 +158,8 @@ async fn a_reservation_lives_and_counts_once(store: &TestStore) {
     }
     assert_eq!(numbers(store, "A").await, (7, 0));
     for _ in 0..2 {
-        service.settle(&sold).await.unwrap();
-        service.settle(&cancelled).await.unwrap();
+        service.close(&sold).await.unwrap();
+        service.close(&cancelled).await.unwrap();
     }
     let row = row(store.store.as_ref(), "A").await;
     let over = row.marks.values().all(|mark| matches!(mark, Mark::Undone(_)));

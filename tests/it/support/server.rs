@@ -71,6 +71,7 @@ impl TestServer {
             cache: CacheConfig::Memory,
             tells_reads: false,
             rules: ShopRules::default(),
+            payment_secret: Some(Secret::new(SECRET)),
         };
         change(&mut config);
         let app = Arc::new(App::new(config, store.metrics.clone()));

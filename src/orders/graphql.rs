@@ -1,0 +1,376 @@
+//! Orders in the API: thin types and resolvers.
+
+use std::sync::Arc;
+
+use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject, Subscription};
+use futures_util::future::ready;
+use futures_util::stream::{Stream, StreamExt};
+use uuid::Uuid;
+
+use super::model::{Actor, Order, OrderEvent, OrderLine, OrderPlace, OrderStatus, day_of};
+use super::service::{DayQuery, HistoryQuery, OrderPage};
+use crate::catalog::graphql::ProductNode;
+use crate::clock::Timestamp;
+use crate::error::Error;
+use crate::geo_zone::GeoZone;
+use crate::graphql::{
+    Connection, ContextExt, DateScalar, DateTimeScalar, Leaf, ListNode, MoneyNode, RequestContext,
+    Viewer,
+};
+use crate::page::{CursorKey, PageArgs};
+
+/// Reads orders.
+#[derive(Default)]
+pub struct OrderQuery;
+
+#[Object]
+impl OrderQuery {
+    /// An order of the caller's; staff see any. Null for every other id, also of an order that
+    /// somebody else has.
+    async fn order(&self, ctx: &Context<'_>, id: ID) -> Result<Option<OrderNode>> {
+        let request = ctx.request()?;
+        request.owner()?;
+        let Ok(id) = Uuid::try_parse(&id) else { return Ok(None) };
+        let order = request.shop.orders.order(id).await?;
+        Ok(order.filter(|order| may_see(request, order)).map(OrderNode::new))
+    }
+
+    /// The caller's orders, newest first; those that were placed at `from` or later and before `to`.
+    async fn orders(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "How many of the first; at most 100.")] first: Option<i32>,
+        #[graphql(desc = "Only what comes after this cursor.")] after: Option<String>,
+        #[graphql(desc = "How many of the last; at most 100.")] last: Option<i32>,
+        #[graphql(desc = "Only what comes before this cursor.")] before: Option<String>,
+        #[graphql(desc = "Only orders placed then or later.")] from: Option<DateTimeScalar>,
+        #[graphql(desc = "Only orders placed before.")] to: Option<DateTimeScalar>,
+    ) -> Result<Connection<OrderNode>> {
+        let request = ctx.request()?;
+        let owner = request.owner()?;
+        let page = PageArgs::check(first, after, last, before)?;
+        let (from, to) = (from.map(|from| from.0), to.map(|to| to.0));
+        let bound = |at: Option<Timestamp>| at.map_or(i64::MIN, Timestamp::micros).to_be_bytes();
+        let (name, low, high) = (owner.to_string(), bound(from), bound(to));
+        let list: [&[u8]; 4] = [b"orders", name.as_bytes(), &low, &high];
+        let cursors = &request.shop.cursors;
+        let query = HistoryQuery {
+            from,
+            to,
+            after: page.after.map(|cursor| open(cursors, &list, &cursor)).transpose()?,
+            before: page.before.map(|cursor| open(cursors, &list, &cursor)).transpose()?,
+            from_end: page.from_end,
+            limit: page.limit,
+        };
+        let found = request.shop.orders.history(&owner, &query).await?;
+        Ok(connection(cursors, &list, found))
+    }
+
+    /// Staff: the orders that were placed on a day (UTC), newest first, perhaps only those of a
+    /// status or a zone. A page may be short and still have a next one.
+    async fn orders_by_period(
+        &self,
+        ctx: &Context<'_>,
+        day: DateScalar,
+        status: Option<OrderStatus>,
+        geo_zone: Option<String>,
+        first: Option<i32>,
+        after: Option<String>,
+    ) -> Result<Connection<OrderNode>> {
+        let request = ctx.request()?;
+        request.require_staff()?;
+        let page = PageArgs::check(first, after, None, None)?;
+        let zone = geo_zone
+            .map(|zone| GeoZone::parse(&zone).map_err(|fault| Error::argument("geoZone", fault)));
+        let zone = zone.transpose()?;
+        let day = day_of(day.0);
+        let (number, name) = (day.to_be_bytes(), zone.as_ref().map_or("", GeoZone::as_str));
+        let standing = status.map_or("", OrderStatus::as_str);
+        let list: [&[u8]; 4] = [b"orders of a day", &number, standing.as_bytes(), name.as_bytes()];
+        let cursors = &request.shop.cursors;
+        let after = page.after.map(|cursor| open(cursors, &list, &cursor)).transpose()?;
+        let query = DayQuery { day, status, zone: zone.clone(), after, limit: page.limit };
+        let found = request.shop.orders.on_day(&query).await?;
+        Ok(connection(cursors, &list, found))
+    }
+}
+
+/// Whether an order is the caller's business.
+pub fn may_see(request: &RequestContext, order: &Order) -> bool {
+    matches!(request.caller.viewer, Viewer::Staff(_))
+        || request.owner().is_ok_and(|owner| owner == order.owner)
+}
+
+fn open(cursors: &CursorKey, list: &[&[u8]], cursor: &str) -> Result<OrderPlace, Error> {
+    let place = cursors.open(list, cursor)?;
+    let (at, id) = place.split_first_chunk::<8>().ok_or(Error::InvalidCursor)?;
+    let id = Uuid::from_slice(id).map_err(|_| Error::InvalidCursor)?;
+    Ok(OrderPlace { created_at: Timestamp::from_micros(i64::from_be_bytes(*at)), id })
+}
+
+fn connection(cursors: &CursorKey, list: &[&[u8]], page: OrderPage) -> Connection<OrderNode> {
+    let seal = |place: OrderPlace| {
+        let mut bytes = place.created_at.micros().to_be_bytes().to_vec();
+        bytes.extend_from_slice(place.id.as_bytes());
+        cursors.seal(list, &bytes)
+    };
+    let entry = |order: Order| (seal(order.place()), OrderNode::new(order));
+    let entries = page.orders.into_iter().map(entry).collect();
+    Connection::new(entries, page.has_previous, page.has_next, page.next.map(seal))
+}
+
+/// An order, in an answer.
+#[derive(Clone)]
+pub struct OrderNode(Arc<Order>);
+
+impl OrderNode {
+    /// An order as it was read.
+    pub fn new(order: Order) -> Self {
+        Self(Arc::new(order))
+    }
+}
+
+impl ListNode for OrderNode {
+    const EDGE: &'static str = "OrderEdge";
+    const CONNECTION: &'static str = "OrderConnection";
+}
+
+/// What somebody has bought.
+#[Object(name = "Order")]
+impl OrderNode {
+    /// Names the order.
+    async fn id(&self) -> ID {
+        ID(self.0.id.to_string())
+    }
+
+    /// How it stands.
+    async fn status(&self) -> OrderStatus {
+        self.0.status
+    }
+
+    /// What was bought, at the prices of the moment it was accepted; at most 100 lines, in the order
+    /// of the products' ids.
+    async fn lines(&self) -> Vec<OrderLineNode> {
+        let line = |place| OrderLineNode { order: self.0.clone(), place };
+        (0..self.0.lines.len()).map(line).collect()
+    }
+
+    /// What it costs.
+    async fn total(&self) -> MoneyNode {
+        Leaf(Arc::new(self.0.total))
+    }
+
+    /// The zone whose stock it takes from.
+    async fn geo_zone(&self) -> &str {
+        self.0.zone.as_str()
+    }
+
+    /// Where it goes.
+    async fn shipping_address(&self) -> Option<AddressNode> {
+        let address = &self.0.address;
+        Some(AddressNode {
+            city: address.city.clone(),
+            street: address.street.clone(),
+            postal_code: address.postal_code.clone(),
+            recipient: address.recipient.clone(),
+            phone: address.phone.clone(),
+        })
+    }
+
+    /// How it is to be paid, as the checkout said it.
+    async fn payment_method(&self) -> Option<&str> {
+        Some(&self.0.payment_method)
+    }
+
+    /// When it was placed.
+    async fn created_at(&self) -> DateTimeScalar {
+        DateTimeScalar(self.0.created_at)
+    }
+
+    /// When it last changed.
+    async fn updated_at(&self) -> DateTimeScalar {
+        DateTimeScalar(self.0.updated_at)
+    }
+
+    /// When it is cancelled if it is not paid by then; null if it need not be paid any more.
+    async fn payment_due_at(&self) -> Option<DateTimeScalar> {
+        let is_unpaid = self.0.status == OrderStatus::Created;
+        is_unpaid.then_some(DateTimeScalar(self.0.payment_due_at))
+    }
+
+    /// Where the parcel can be followed.
+    async fn tracking_number(&self) -> Option<&str> {
+        self.0.tracking_number.as_deref()
+    }
+
+    /// What happened to it, oldest first; at most the last 100 things.
+    async fn timeline(&self, ctx: &Context<'_>) -> Result<Vec<OrderEventNode>> {
+        let request = ctx.request()?;
+        let is_staff = matches!(request.caller.viewer, Viewer::Staff(_));
+        let events = request.shop.orders.timeline(&self.0).await?;
+        Ok(events.into_iter().map(|event| OrderEventNode::new(event, is_staff)).collect())
+    }
+}
+
+/// A product of an order.
+pub struct OrderLineNode {
+    order: Arc<Order>,
+    place: usize,
+}
+
+impl OrderLineNode {
+    fn line(&self) -> &OrderLine {
+        &self.order.lines[self.place]
+    }
+}
+
+/// A product of an order, as it was when the order was accepted.
+#[Object(name = "OrderLine")]
+impl OrderLineNode {
+    /// The product as it is now; null if it is gone.
+    async fn product(&self, ctx: &Context<'_>) -> Result<Option<ProductNode>> {
+        Ok(ctx.request()?.products.load(self.line().product.clone()).await?.map(Leaf))
+    }
+
+    /// The product's id.
+    async fn product_id(&self) -> ID {
+        ID(self.line().product.to_string())
+    }
+
+    /// Its name then.
+    async fn name(&self) -> &str {
+        &self.line().name
+    }
+
+    /// How many units.
+    async fn quantity(&self) -> i32 {
+        i32::try_from(self.line().units).unwrap_or(i32::MAX)
+    }
+
+    /// What one unit cost then.
+    async fn unit_price(&self) -> MoneyNode {
+        Leaf(Arc::new(self.line().price))
+    }
+
+    /// What all units cost then.
+    async fn total(&self) -> MoneyNode {
+        Leaf(Arc::new(self.line().price.times(self.line().units)))
+    }
+}
+
+/// Where an order goes.
+#[derive(SimpleObject)]
+#[graphql(name = "Address")]
+pub struct AddressNode {
+    /// The city.
+    city: String,
+    /// Street, house and flat.
+    street: String,
+    /// The postal code.
+    postal_code: Option<String>,
+    /// Who receives it.
+    recipient: Option<String>,
+    /// How to reach them.
+    phone: Option<String>,
+}
+
+/// Who did something to an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
+pub enum OrderActor {
+    /// The one who placed it.
+    Customer,
+    /// A member of staff.
+    Staff,
+    /// The payment service.
+    Payment,
+    /// The shop itself, because a time was over.
+    Shop,
+}
+
+/// Something that happened to an order.
+#[derive(SimpleObject)]
+#[graphql(name = "OrderEvent")]
+pub struct OrderEventNode {
+    /// Names the event.
+    id: ID,
+    /// What: a status such as `paid`, or what was heard of a payment.
+    #[graphql(name = "type")]
+    kind: String,
+    /// When.
+    at: DateTimeScalar,
+    /// What was said with it.
+    note: Option<String>,
+    /// Who did it.
+    actor: OrderActor,
+    /// Which member of staff; only staff are told.
+    actor_id: Option<ID>,
+}
+
+impl OrderEventNode {
+    fn new(event: OrderEvent, is_staff: bool) -> Self {
+        let (actor, actor_id) = match event.actor {
+            Actor::Customer => (OrderActor::Customer, None),
+            Actor::Staff(id) => (OrderActor::Staff, is_staff.then_some(ID(id))),
+            Actor::Payment => (OrderActor::Payment, None),
+            Actor::Shop => (OrderActor::Shop, None),
+        };
+        Self {
+            id: ID(event.id.to_string()),
+            kind: event.kind,
+            at: DateTimeScalar(event.at),
+            note: event.note,
+            actor,
+            actor_id,
+        }
+    }
+}
+
+/// What happens to orders.
+#[derive(Default)]
+pub struct OrderSubscription;
+
+#[Subscription]
+impl OrderSubscription {
+    /// An order of the caller's (of anybody, for staff): as it is now, and then whenever its status
+    /// changes.
+    async fn order_status_changed(
+        &self,
+        ctx: &Context<'_>,
+        id: ID,
+    ) -> Result<impl Stream<Item = Result<OrderNode>> + use<>> {
+        let request = ctx.request()?;
+        let owner = request.owner()?;
+        let is_staff = matches!(request.caller.viewer, Viewer::Staff(_));
+        let may = move |order: &Order| is_staff || order.owner == owner;
+        let unknown = || Error::argument("id", "there is no such order");
+        let id = Uuid::try_parse(&id).map_err(|_| unknown())?;
+        let orders = request.shop.orders.clone();
+        // Watched before it is read: no change is missed in between.
+        let changes = orders.changes(id)?;
+        if !orders.order(id).await?.is_some_and(|order| may(&order)) {
+            return Err(unknown().into());
+        }
+        let read = move |()| {
+            let orders = orders.clone();
+            async move { orders.order(id).await }
+        };
+        let mut told = None;
+        let events = request.events(changes).then(read);
+        // It ends where the order is none of the caller's business any more.
+        let seen = events.take_while(move |order| {
+            ready(!matches!(order, Ok(order) if !order.as_ref().is_some_and(&may)))
+        });
+        let news = seen.filter_map(move |order| {
+            let news = match order {
+                Ok(Some(order)) if told != Some(order.status) => {
+                    told = Some(order.status);
+                    Some(Ok(OrderNode::new(order)))
+                }
+                Ok(_) => None,
+                Err(error) => Some(Err(error.into())),
+            };
+            ready(news)
+        });
+        Ok(news)
+    }
+}
