@@ -1,5 +1,6 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
+use rust_decimal::Decimal;
 
 use super::change::{RawChange, RawLine, refusals};
 use super::*;

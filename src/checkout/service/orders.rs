@@ -159,10 +159,30 @@ impl CheckoutService {
             self.take_step(id, &step, |order| order.status == OrderStatus::Created).await?;
             return Ok(true);
         }
-        self.store.mend_order(&order).await?;
+        let was_behind = !self.mend_lists(&order).await?.is_empty();
         let had_units = order.units.done().is_some();
-        self.move_units(order, read).await?;
-        Ok(had_units)
+        if had_units || !was_behind {
+            self.move_units(order, read).await?;
+        }
+        Ok(had_units || was_behind)
+    }
+
+    /// Has the lists and events of an order say what its state says. Answers with what did not.
+    pub(in super::super) async fn mend_lists(
+        &self,
+        order: &Order,
+    ) -> Result<Vec<&'static str>, Error> {
+        let faults = self.store.faults_of_order(order).await?;
+        if !faults.is_empty() {
+            self.store.mend_order(order).await?;
+            if !self.store.faults_of_order(order).await?.is_empty() {
+                // Somebody has begun to change it and did not come to that.
+                let due = self.soon(order.id);
+                self.change(order, &order.touched(), &due).await?;
+                self.store.remove_due(&due).await?;
+            }
+        }
+        Ok(faults)
     }
 
     /// A guest has become a customer: the guest's orders are the customer's, those that are being

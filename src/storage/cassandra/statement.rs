@@ -20,6 +20,7 @@ use scylla::value::{CqlValue, Row};
 
 use super::session::routing;
 use crate::config::CassandraConfig;
+use crate::fault;
 use crate::storage::{OpenError, StoreError};
 use crate::telemetry::{CallKind, Metrics};
 
@@ -171,7 +172,9 @@ impl Batch {
         batch.set_is_idempotent(prepared.get_is_idempotent());
         batch.set_request_timeout(prepared.get_request_timeout());
         let started = Instant::now();
+        fault::writes(table);
         let result = session.batch(&batch, rows).await;
+        fault::written(table);
         metrics.store_call(table, *kind, started, result.is_ok());
         result.map(drop).map_err(|error| store_error(table, &error))
     }
@@ -190,7 +193,14 @@ impl Statement {
     /// Runs the statement. What it reads comes as one page: its text bounds it.
     pub async fn run(&self, values: impl SerializeRow) -> Result<QueryResult, StoreError> {
         let started = Instant::now();
+        let is_write = self.kind == CallKind::Write;
+        if is_write {
+            fault::writes(self.table);
+        }
         let result = self.session.execute_unpaged(&self.prepared, values).await;
+        if is_write {
+            fault::written(self.table);
+        }
         self.metrics.store_call(self.table, self.kind, started, result.is_ok());
         result.map_err(|error| store_error(self.table, &error))
     }

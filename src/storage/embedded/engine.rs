@@ -14,6 +14,7 @@ use super::codec::{self, CodecError};
 use super::keys::{Key, KeyParts};
 use super::writer::{Txn, Writer};
 use crate::clock::{Clock, Timestamp};
+use crate::fault;
 use crate::storage::{OpenError, StoreError};
 use crate::telemetry::{CallKind, Metrics};
 
@@ -141,7 +142,9 @@ impl Engine {
         write: impl FnOnce(&mut Txn<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let started = Instant::now();
+        fault::writes(table);
         let result = self.writer.run(write).await;
+        fault::written(table);
         self.metrics.store_call(table, CallKind::Write, started, result.is_ok());
         result
     }

@@ -14,19 +14,25 @@ use vitrina::catalog::model::browse::{CardRow, CategoryMap, Slice};
 use vitrina::catalog::model::buckets::{Bucket, Layout};
 use vitrina::catalog::model::{CategoryInfo, Product, ProductDraft, ProductId};
 use vitrina::catalog::store::{Care, Counted, Deleted, ScanStep, Upserted};
+use vitrina::checkout::CheckoutStore;
+use vitrina::checkout::model::Checkout;
+use vitrina::checkout::store::ScannedCheckouts;
 use vitrina::clock::Timestamp;
 use vitrina::geo_zone::GeoZone;
 use vitrina::inventory::InventoryStore;
 use vitrina::inventory::model::{StockKey, StockLevel, StockRow};
+use vitrina::orders::OrderStore;
+use vitrina::orders::model::{Month, Order, OrderEvent, OrderPlace};
+use vitrina::orders::store::{ScannedOrders, Slice as OrderSlice};
+use vitrina::owner::Owner;
 use vitrina::sessions::SessionStore;
 use vitrina::sessions::model::Session;
-use vitrina::storage::{Store, StoreError};
+use vitrina::storage::{Due, DueRead, DueStore, Store, StoreError};
 
 use super::{DELETE, UPSERT, product, staff};
 use crate::support::server::TestServer;
 use crate::support::stores::TestStore;
 use crate::support::websocket::Socket;
-use vitrina::owner::Owner;
 
 /// What a driver says, which no client may see.
 const CAUSE: &str = "SELECT secret FROM internal at 10.0.0.1";
@@ -121,6 +127,39 @@ broken!(CartStore {
     fn listed_carts(i64, i8, Option<&Owner>, usize) -> Vec<Owner>;
 } and {});
 
+broken!(OrderStore {
+    fn order(Uuid) -> Option<Order>;
+    fn settled_order(Uuid) -> Option<Order>;
+    fn place_order(&Order, &Due) -> ();
+    fn change_order(&Order, &Order, &Due) -> bool;
+    fn mend_order(&Order) -> ();
+    fn faults_of_order(&Order) -> Vec<&'static str>;
+    fn add_order_event(Uuid, &OrderEvent) -> ();
+    fn order_events(Uuid, usize) -> Vec<OrderEvent>;
+    fn history_parts(&Owner) -> Vec<Month>;
+    fn begin_history_part(&Owner, Month) -> ();
+    fn orders_of(&Owner, Month, OrderSlice) -> Vec<Order>;
+    fn orders_on(i32, i8, Option<OrderPlace>, usize) -> Vec<Order>;
+    fn claim_guest(Uuid, &str) -> ();
+    fn claimant(Uuid) -> Option<String>;
+    fn scan_orders(Option<Vec<u8>>) -> ScannedOrders;
+} and {});
+
+broken!(CheckoutStore {
+    fn checkout(&Owner, &str) -> Option<Checkout>;
+    fn settled_checkout(&Owner, &str) -> Option<Checkout>;
+    fn change_checkout(Option<i64>, &Checkout, Option<&Due>) -> bool;
+    fn scan_checkouts(Option<Vec<u8>>) -> ScannedCheckouts;
+} and {});
+
+broken!(DueStore {
+    fn add_due(&Due) -> ();
+    fn remove_due(&Due) -> ();
+    fn due(i8, (Timestamp, Timestamp), usize) -> DueRead;
+    fn swept() -> Option<Timestamp>;
+    fn set_swept(Timestamp) -> ();
+} and {});
+
 broken!(Store {
     fn ready() -> ();
     fn take_lease(&str, Uuid, Duration) -> bool;
@@ -150,13 +189,30 @@ async fn serve(broken: Broken, deadline: Duration) -> TestServer {
     TestServer::start_on(store, |config| config.limits.deadline = deadline).await
 }
 
-fn requests() -> [(&'static str, Value); 5] {
+/// An id that an order may have.
+const ORDER: &str = "01980000-0000-7000-8000-000000000001";
+const CHECKOUT: &str = "mutation($input: CheckoutInput!) {
+    checkout(input: $input) { order { id } userErrors { code } } }";
+
+fn requests() -> [(&'static str, Value); 11] {
+    let to = json!({ "city": "Тула", "street": "Ленина, 1" });
+    let input = json!({ "idempotencyKey": "k", "geoZone": "Тула", "shippingAddress": to,
+                        "paymentMethod": "card" });
     [
         ("{ product(id: 1) { id } }", json!({})),
         ("{ categories { name } }", json!({})),
         ("{ category(name: \"Книги\") { name } }", json!({})),
         (UPSERT, json!({ "products": [product("1", "Книги", "1")] })),
         (DELETE, json!({ "ids": ["1"] })),
+        ("{ orders { nodes { id } } }", json!({})),
+        ("query($id: ID!) { order(id: $id) { id } }", json!({ "id": ORDER })),
+        ("{ ordersByPeriod(day: \"2026-11-15\") { nodes { id } } }", json!({})),
+        ("mutation($id: ID!) { orderCancel(id: $id) { order { id } } }", json!({ "id": ORDER })),
+        (
+            "mutation($id: ID!) { orderAdvance(id: $id, to: PAID) { order { id } } }",
+            json!({ "id": ORDER }),
+        ),
+        (CHECKOUT, json!({ "input": input })),
     ]
 }
 

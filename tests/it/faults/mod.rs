@@ -3,5 +3,6 @@
 mod catalogue;
 mod commands;
 mod embedded;
+mod orders;
 mod start;
 mod stock;

@@ -93,6 +93,16 @@ impl ServerProcess {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
+    /// Waits for the process to end by itself; whether it did in time.
+    pub async fn ends_within(&mut self, time: std::time::Duration) -> bool {
+        let ended = async {
+            while self.child.try_wait().unwrap().is_none() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(time, ended).await.is_ok()
+    }
+
     /// Waits for the process to end by itself; its exit code.
     pub fn wait(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
