@@ -107,7 +107,7 @@ fn adds(tokens: &[String]) -> Requests {
 }
 
 /// A variant with what its rounds need.
-struct Lane<'a> {
+pub(super) struct Lane<'a> {
     variant: Variant,
     worker: &'a Worker,
     requests: &'a Requests,
@@ -116,7 +116,7 @@ struct Lane<'a> {
 
 impl<'a> Lane<'a> {
     /// A lane to one of the worker's ports.
-    async fn open(
+    pub(super) async fn open(
         (name, base): (String, usize),
         (worker, port): (&'a Worker, usize),
         requests: &'a Requests,
@@ -129,7 +129,7 @@ impl<'a> Lane<'a> {
 }
 
 /// Runs the rounds of lanes in turn.
-async fn rounds<const N: usize>(
+pub(super) async fn rounds<const N: usize>(
     mut lanes: [Lane<'_>; N],
     settings: &Settings,
 ) -> Result<[Variant; N]> {
@@ -145,7 +145,7 @@ async fn rounds<const N: usize>(
 }
 
 /// Prints figures beside what they may be at the most.
-fn print_targets(figures: &[(String, Ratios, f64)]) {
+pub(super) fn print_targets(figures: &[(String, Ratios, f64)]) {
     let columns = ["", "median (min–max)", "target", "met"];
     let mut rows = vec![columns.map(str::to_owned).to_vec()];
     for (name, figure, target) in figures {

@@ -3,6 +3,7 @@
 pub(crate) mod card;
 pub(crate) mod carts;
 pub(crate) mod cassandra;
+pub(crate) mod checkout;
 pub(crate) mod fill;
 pub(crate) mod hot;
 pub(crate) mod listing;
@@ -17,6 +18,7 @@ pub(crate) mod worker;
 mod buyers;
 mod cart_driver;
 mod cart_worker;
+mod checkout_worker;
 mod clerk;
 mod control;
 mod figures;

@@ -43,7 +43,7 @@ use super::figures::Load;
 use super::requests::{self, Kind, below};
 use super::worker::{self, Role};
 use super::{Error, Result};
-use super::{buyers, cart_driver, cart_worker, clerk};
+use super::{buyers, cart_driver, cart_worker, checkout_worker, clerk};
 
 /// Where the bare handlers answer.
 pub(super) const BARE_CARD: &str = "/card";
@@ -73,6 +73,9 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
     } else if role == Role::Carts.name() {
         let _log = log();
         in_runtime(cart_worker::work())
+    } else if role == Role::Checkout.name() {
+        let _log = log();
+        in_runtime(checkout_worker::work())
     } else if role == Role::DriveCarts.name() {
         in_runtime(cart_driver::work())
     } else {

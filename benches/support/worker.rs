@@ -43,6 +43,8 @@ pub(super) enum Role {
     Carts,
     /// Runs the prepared statements of carts, when told to.
     DriveCarts,
+    /// Serves orders, and buys and fills histories when told to.
+    Checkout,
 }
 
 impl Role {
@@ -55,6 +57,7 @@ impl Role {
             Self::Buyers => "buyers",
             Self::Carts => "carts",
             Self::DriveCarts => "drive-carts",
+            Self::Checkout => "checkout",
         }
     }
 }

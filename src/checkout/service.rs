@@ -48,7 +48,8 @@ use crate::product_id::ProductId;
 use crate::storage::{Due, DueStore, Task, to_its_end};
 use crate::telemetry::CheckoutCounters;
 
-/// Calls with one key take turns within a process. So many locks are shared by all.
+/// Checkouts of one cart take turns within a process, so that who clicks twice with two keys finds
+/// the cart empty the second time. So many locks are shared by all.
 const LOCKS: usize = 4_096;
 /// The longest a call waits for another process that works at the same checkout.
 const MAX_WAIT: Duration = Duration::from_secs(4);
@@ -148,7 +149,7 @@ impl CheckoutService {
         owner: &Owner,
         request: &CheckoutRequest,
     ) -> Result<Outcome, Error> {
-        let _turn = self.turn(owner, &request.key).await;
+        let _turn = self.turn(owner).await;
         let (started, fingerprint) = (Instant::now(), request.fingerprint());
         let mut there = self.store.checkout(owner, &request.key).await?;
         loop {
@@ -228,9 +229,8 @@ impl CheckoutService {
             Err(error) => {
                 let there = self.store.settled_checkout(owner, &request.key).await?;
                 match there {
-                    Some(there) if there.order.id == checkout.order.id => {
-                        Ok(Begun::Mine(Box::new(there)))
-                    }
+                    // As it was written: somebody may have given it up meanwhile.
+                    Some(there) if there == checkout => Ok(Begun::Mine(Box::new(there))),
                     Some(_) => Ok(Begun::Theirs),
                     None => Err(error.into()),
                 }
@@ -459,9 +459,9 @@ impl CheckoutService {
         }
     }
 
-    async fn turn(&self, owner: &Owner, key: &str) -> MutexGuard<'_, ()> {
+    async fn turn(&self, owner: &Owner) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
-        (owner, key).hash(&mut hasher);
+        owner.hash(&mut hasher);
         let place = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or(0);
         self.locks[place].lock().await
     }

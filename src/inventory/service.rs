@@ -81,6 +81,27 @@ impl InventoryService {
         low_stock: i64,
         metrics: &Metrics,
     ) -> Arc<Self> {
+        Self::build(store, clock, caches, low_stock, metrics, true)
+    }
+
+    /// The same without combining requests for a row, to measure what that is worth.
+    pub fn apart(
+        store: Arc<dyn InventoryStore>,
+        clock: Arc<dyn Clock>,
+        caches: StockCaches,
+        metrics: &Metrics,
+    ) -> Arc<Self> {
+        Self::build(store, clock, caches, 0, metrics, false)
+    }
+
+    fn build(
+        store: Arc<dyn InventoryStore>,
+        clock: Arc<dyn Clock>,
+        caches: StockCaches,
+        low_stock: i64,
+        metrics: &Metrics,
+        combines: bool,
+    ) -> Arc<Self> {
         let (caches, feed) = (Arc::new(caches), Arc::new(Feed::default()));
         let on_change = {
             let (caches, feed) = (caches.clone(), feed.clone());
@@ -94,6 +115,7 @@ impl InventoryService {
             move |key, level| feed.tell(&key, level)
         });
         let combiner = Combiner::new(store.clone(), clock, metrics.stock().clone(), on_change);
+        let combiner = if combines { combiner } else { combiner.apart() };
         let locks = std::iter::repeat_with(AsyncMutex::default).take(LOCKS).collect();
         let is_shared = caches.is_shared;
         let this = Arc::new(Self { store, combiner, caches, feed, low_stock, locks });

@@ -31,8 +31,9 @@ const TITLES = [
   "StockChanged",
   "SessionStart",
   "AddToCart",
+  "Checkout",
 ];
-const [CARD, , , UPSERT, DELETE, WATCH, SESSION, CART] = TITLES;
+const [CARD, , , UPSERT, DELETE, WATCH, SESSION, CART, CHECKOUT] = TITLES;
 
 // The same secret signs the staff token and checks it.
 const env = { ...process.env, VITRINA_JWT_SECRET: randomBytes(32).toString("hex") };
@@ -60,7 +61,7 @@ after(async () => {
 // A test runner that is told to stop skips `after`; the server must not stay behind.
 process.on("exit", () => server?.kill("SIGKILL"));
 
-test("opens with the eight examples in its tabs", async () => {
+test("opens with the nine examples in its tabs", async () => {
   const response = await page.goto(`${origin}/graphql`);
   assert.match(response.headers()["content-type"], /^text\/html/);
   assert.match(response.headers()["content-security-policy"], /script-src 'self';/, "build web/ first");
@@ -177,7 +178,7 @@ test("runs the staff examples with a token in the headers editor", async () => {
   assert.ok(!stored.includes(token), "the token is in the browser's storage");
 });
 
-test("fills a guest's cart with the last two examples", async () => {
+test("fills a guest's cart and buys it with the last three examples", async () => {
   await openTab(SESSION);
   const { data: begun } = await execute();
   const { token, session } = begun.sessionStart;
@@ -194,6 +195,18 @@ test("fills a guest's cart with the last two examples", async () => {
     assert.equal(data.cartLinesAdd.cart.totalQuantity, 3);
   }
   await resultContains(`"totalQuantity":3`);
+
+  await openTab(CHECKOUT);
+  await fillHeaders(token);
+  const orders = [];
+  for (let i = 0; i < 2; i++) {
+    const { data } = await execute();
+    assert.deepEqual(data.checkout.userErrors, []);
+    orders.push(data.checkout.order);
+  }
+  assert.equal(orders[0].status, "CREATED");
+  assert.deepEqual(orders[1], orders[0]);
+  await resultContains(`"${orders[0].id}"`);
   await openTab(DELETE);
 });
 

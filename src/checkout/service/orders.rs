@@ -65,7 +65,8 @@ impl CheckoutService {
             if self.change(&order, &after, &due).await? {
                 let read = Instant::now();
                 // If that fails it is due, and done then.
-                let done = self.move_units(*after.clone(), read).await.unwrap_or(*after);
+                let moved = self.move_units(*after.clone(), read, &due).await;
+                let done = moved.unwrap_or(*after);
                 self.wind_up_change(&order, &done, &due).await;
                 return Ok(Changed::Done(Box::new(done)));
             }
@@ -113,8 +114,13 @@ impl CheckoutService {
     }
 
     /// Does with the units of an order what is to be done with them, notes that, and lets the stock
-    /// forget. `read` is a moment before the order was read.
-    async fn move_units(&self, mut order: Order, mut read: Instant) -> Result<Order, Error> {
+    /// forget. `read` is a moment before the order was read; it was noted as `due` before.
+    async fn move_units(
+        &self,
+        mut order: Order,
+        mut read: Instant,
+        due: &Due,
+    ) -> Result<Order, Error> {
         let reservation = reservation(&order)?;
         for _ in 0..MAX_TRIES {
             let Some(done) = order.units_done() else {
@@ -131,7 +137,7 @@ impl CheckoutService {
                     UnitsStand::Leaving => self.inventory.commit(&reservation).await?,
                     UnitsStand::Held | UnitsStand::Released | UnitsStand::Left => {}
                 }
-                if self.change(&order, &done, &self.soon(order.id)).await? {
+                if self.change(&order, &done, due).await? {
                     order = done;
                     continue;
                 }
@@ -162,7 +168,11 @@ impl CheckoutService {
         let was_behind = !self.mend_lists(&order).await?.is_empty();
         let had_units = order.units.done().is_some();
         if had_units || !was_behind {
-            self.move_units(order, read).await?;
+            let due = self.soon(id);
+            self.move_units(order, read, &due).await?;
+            if had_units {
+                self.store.remove_due(&due).await?;
+            }
         }
         Ok(had_units || was_behind)
     }

@@ -68,6 +68,8 @@ pub(super) type OnChange = Box<dyn Fn(&StockKey, StockLevel, Instant) + Send + S
 /// The writers of all rows.
 pub(super) struct Combiner {
     shared: Arc<Shared>,
+    /// Whether requests for a row wait for each other; see [`Combiner::apart`].
+    combines: bool,
 }
 
 struct Shared {
@@ -123,7 +125,13 @@ impl Combiner {
         on_change: OnChange,
     ) -> Self {
         let (process, rows) = (Uuid::new_v4(), Mutex::default());
-        Self { shared: Arc::new(Shared { store, clock, counters, on_change, process, rows }) }
+        let shared = Arc::new(Shared { store, clock, counters, on_change, process, rows });
+        Self { shared, combines: true }
+    }
+
+    /// The same with a conditional write for each request, to measure what combining is worth.
+    pub(super) fn apart(self) -> Self {
+        Self { combines: false, ..self }
     }
 
     /// Asks a row for a change and waits for what becomes of it. An error says nothing of whether
@@ -142,7 +150,7 @@ impl Combiner {
 
     fn enqueue(&self, key: &StockKey, waiting: Waiting) -> Result<(), Error> {
         let mut rows = lock(&self.shared.rows);
-        if let Some(queue) = rows.get(key) {
+        if let Some(queue) = rows.get(key).filter(|_| self.combines) {
             let mut queued = lock(&queue.waiting);
             let line = queued.line_of(&waiting.ask);
             if line.len() >= MAX_WAITING {
@@ -157,7 +165,9 @@ impl Combiner {
         }
         let queue = Arc::new(Queue::default());
         lock(&queue.waiting).line_of(&waiting.ask).push_back(waiting);
-        rows.insert(key.clone(), queue.clone());
+        if self.combines {
+            rows.insert(key.clone(), queue.clone());
+        }
         drop(rows);
         let writer = Writer {
             row: Row { key: key.clone(), queue, shared: self.shared.clone() },
@@ -332,9 +342,10 @@ impl Writer {
 
     /// Ends, unless somebody has come meanwhile.
     fn retire(&self) -> bool {
+        // With the rows locked nobody can come; the row itself goes with its writer.
         let mut rows = lock(&self.row.shared.rows);
         let is_idle = lock(&self.row.queue.waiting).len() == 0;
-        if is_idle {
+        if is_idle && rows.get(&self.row.key).is_some_and(|one| Arc::ptr_eq(one, &self.row.queue)) {
             rows.remove(&self.row.key);
         }
         is_idle
