@@ -36,6 +36,7 @@ pub fn write_object<T: LeafObject>(object: &T, selection: &SelectionSet) -> Opti
 }
 
 /// Puts a [`LeafObject`] into an answer: at once if that can be, else by its resolvers.
+#[derive(Clone)]
 pub struct Leaf<T>(pub T);
 
 impl<T: std::ops::Deref<Target: LeafObject + Sized> + Send + Sync> OutputType for Leaf<T> {

@@ -2,20 +2,24 @@
 
 use std::sync::Arc;
 
-use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject, Subscription};
+use async_graphql::parser::types::Field;
+use async_graphql::resolver_utils::enum_value;
+use async_graphql::{
+    Context, Enum, ID, Object, Result, ScalarType, SimpleObject, Subscription, Value,
+};
 use futures_util::future::ready;
 use futures_util::stream::{Stream, StreamExt};
 use uuid::Uuid;
 
-use super::model::{Actor, Order, OrderEvent, OrderLine, OrderPlace, OrderStatus, day_of};
+use super::model::{Actor, Address, Order, OrderEvent, OrderLine, OrderPlace, OrderStatus, day_of};
 use super::service::{DayQuery, HistoryQuery, OrderPage};
 use crate::catalog::graphql::ProductNode;
 use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::geo_zone::GeoZone;
 use crate::graphql::{
-    Connection, ContextExt, DateScalar, DateTimeScalar, Leaf, ListNode, MoneyNode, RequestContext,
-    Viewer,
+    Connection, ContextExt, DateScalar, DateTimeScalar, Leaf, LeafObject, ListNode, MoneyNode,
+    RequestContext, Viewer, write_object,
 };
 use crate::page::{CursorKey, PageArgs};
 
@@ -120,13 +124,12 @@ fn connection(cursors: &CursorKey, list: &[&[u8]], page: OrderPage) -> Connectio
 }
 
 /// An order, in an answer.
-#[derive(Clone)]
-pub struct OrderNode(Arc<Order>);
+pub type OrderNode = Leaf<Arc<Order>>;
 
 impl OrderNode {
     /// An order as it was read.
     pub fn new(order: Order) -> Self {
-        Self(Arc::new(order))
+        Leaf(Arc::new(order))
     }
 }
 
@@ -136,8 +139,17 @@ impl ListNode for OrderNode {
 }
 
 /// What somebody has bought.
+pub struct OrderShape<'a>(&'a Order);
+
+impl<'a> From<&'a Order> for OrderShape<'a> {
+    fn from(order: &'a Order) -> Self {
+        Self(order)
+    }
+}
+
+/// What somebody has bought.
 #[Object(name = "Order")]
-impl OrderNode {
+impl OrderShape<'_> {
     /// Names the order.
     async fn id(&self) -> ID {
         ID(self.0.id.to_string())
@@ -150,9 +162,8 @@ impl OrderNode {
 
     /// What was bought, at the prices of the moment it was accepted; at most 100 lines, in the order
     /// of the products' ids.
-    async fn lines(&self) -> Vec<OrderLineNode> {
-        let line = |place| OrderLineNode { order: self.0.clone(), place };
-        (0..self.0.lines.len()).map(line).collect()
+    async fn lines(&self) -> Vec<Leaf<&OrderLine>> {
+        self.0.lines.iter().map(Leaf).collect()
     }
 
     /// What it costs.
@@ -166,15 +177,8 @@ impl OrderNode {
     }
 
     /// Where it goes.
-    async fn shipping_address(&self) -> Option<AddressNode> {
-        let address = &self.0.address;
-        Some(AddressNode {
-            city: address.city.clone(),
-            street: address.street.clone(),
-            postal_code: address.postal_code.clone(),
-            recipient: address.recipient.clone(),
-            phone: address.phone.clone(),
-        })
+    async fn shipping_address(&self) -> Option<Leaf<&Address>> {
+        Some(Leaf(&self.0.address))
     }
 
     /// How it is to be paid, as the checkout said it.
@@ -194,8 +198,7 @@ impl OrderNode {
 
     /// When it is cancelled if it is not paid by then; null if it need not be paid any more.
     async fn payment_due_at(&self) -> Option<DateTimeScalar> {
-        let is_unpaid = self.0.status == OrderStatus::Created;
-        is_unpaid.then_some(DateTimeScalar(self.0.payment_due_at))
+        self.0.awaits_payment_until().map(DateTimeScalar)
     }
 
     /// Where the parcel can be followed.
@@ -207,61 +210,111 @@ impl OrderNode {
     async fn timeline(&self, ctx: &Context<'_>) -> Result<Vec<OrderEventNode>> {
         let request = ctx.request()?;
         let is_staff = matches!(request.caller.viewer, Viewer::Staff(_));
-        let events = request.shop.orders.timeline(&self.0).await?;
+        let events = request.shop.orders.timeline(self.0).await?;
         Ok(events.into_iter().map(|event| OrderEventNode::new(event, is_staff)).collect())
     }
 }
 
-/// A product of an order.
-pub struct OrderLineNode {
-    order: Arc<Order>,
-    place: usize,
+impl LeafObject for Order {
+    type Shape<'a> = OrderShape<'a>;
+
+    /// What the resolvers above give, without their futures; a test holds the two together.
+    fn field(&self, field: &Field) -> Option<Value> {
+        let inside = &field.selection_set.node;
+        match field.name.node.as_str() {
+            "id" => Some(self.id.to_string().into()),
+            "status" => Some(enum_value(self.status)),
+            "lines" => {
+                let lines = self.lines.iter().map(|line| write_object(line, inside));
+                lines.collect::<Option<Vec<_>>>().map(Value::List)
+            }
+            "total" => write_object(&self.total, inside),
+            "geoZone" => Some(self.zone.as_str().into()),
+            "shippingAddress" => write_object(&self.address, inside),
+            "paymentMethod" => Some(self.payment_method.as_str().into()),
+            "createdAt" => Some(DateTimeScalar(self.created_at).to_value()),
+            "updatedAt" => Some(DateTimeScalar(self.updated_at).to_value()),
+            "paymentDueAt" => {
+                let due = self.awaits_payment_until();
+                Some(due.map_or(Value::Null, |due| DateTimeScalar(due).to_value()))
+            }
+            "trackingNumber" => Some(text(self.tracking_number.as_ref())),
+            _ => None,
+        }
+    }
 }
 
-impl OrderLineNode {
-    fn line(&self) -> &OrderLine {
-        &self.order.lines[self.place]
+fn text(text: Option<&String>) -> Value {
+    text.map_or(Value::Null, |text| text.as_str().into())
+}
+
+/// A product of an order, as it was when the order was accepted.
+pub struct OrderLineShape<'a>(&'a OrderLine);
+
+impl<'a> From<&'a OrderLine> for OrderLineShape<'a> {
+    fn from(line: &'a OrderLine) -> Self {
+        Self(line)
     }
+}
+
+fn quantity(line: &OrderLine) -> i32 {
+    i32::try_from(line.units).unwrap_or(i32::MAX)
 }
 
 /// A product of an order, as it was when the order was accepted.
 #[Object(name = "OrderLine")]
-impl OrderLineNode {
+impl OrderLineShape<'_> {
     /// The product as it is now; null if it is gone.
     async fn product(&self, ctx: &Context<'_>) -> Result<Option<ProductNode>> {
-        Ok(ctx.request()?.products.load(self.line().product.clone()).await?.map(Leaf))
+        Ok(ctx.request()?.products.load(self.0.product.clone()).await?.map(Leaf))
     }
 
     /// The product's id.
     async fn product_id(&self) -> ID {
-        ID(self.line().product.to_string())
+        ID(self.0.product.to_string())
     }
 
     /// Its name then.
     async fn name(&self) -> &str {
-        &self.line().name
+        &self.0.name
     }
 
     /// How many units.
     async fn quantity(&self) -> i32 {
-        i32::try_from(self.line().units).unwrap_or(i32::MAX)
+        quantity(self.0)
     }
 
     /// What one unit cost then.
     async fn unit_price(&self) -> MoneyNode {
-        Leaf(Arc::new(self.line().price))
+        Leaf(Arc::new(self.0.price))
     }
 
     /// What all units cost then.
     async fn total(&self) -> MoneyNode {
-        Leaf(Arc::new(self.line().price.times(self.line().units)))
+        Leaf(Arc::new(self.0.price.times(self.0.units)))
+    }
+}
+
+impl LeafObject for OrderLine {
+    type Shape<'a> = OrderLineShape<'a>;
+
+    fn field(&self, field: &Field) -> Option<Value> {
+        let inside = &field.selection_set.node;
+        match field.name.node.as_str() {
+            "productId" => Some(self.product.as_str().into()),
+            "name" => Some(self.name.as_str().into()),
+            "quantity" => Some(quantity(self).into()),
+            "unitPrice" => write_object(&self.price, inside),
+            "total" => write_object(&self.price.times(self.units), inside),
+            _ => None,
+        }
     }
 }
 
 /// Where an order goes.
 #[derive(SimpleObject)]
 #[graphql(name = "Address")]
-pub struct AddressNode {
+pub struct AddressShape {
     /// The city.
     city: String,
     /// Street, house and flat.
@@ -272,6 +325,28 @@ pub struct AddressNode {
     recipient: Option<String>,
     /// How to reach them.
     phone: Option<String>,
+}
+
+impl From<&Address> for AddressShape {
+    fn from(address: &Address) -> Self {
+        let Address { city, street, postal_code, recipient, phone } = address.clone();
+        Self { city, street, postal_code, recipient, phone }
+    }
+}
+
+impl LeafObject for Address {
+    type Shape<'a> = AddressShape;
+
+    fn field(&self, field: &Field) -> Option<Value> {
+        match field.name.node.as_str() {
+            "city" => Some(self.city.as_str().into()),
+            "street" => Some(self.street.as_str().into()),
+            "postalCode" => Some(text(self.postal_code.as_ref())),
+            "recipient" => Some(text(self.recipient.as_ref())),
+            "phone" => Some(text(self.phone.as_ref())),
+            _ => None,
+        }
+    }
 }
 
 /// Who did something to an order.

@@ -284,6 +284,11 @@ impl Order {
         OrderPlace { created_at: self.created_at, id: self.id }
     }
 
+    /// Until when it waits for its payment; `None` if it does not.
+    pub fn awaits_payment_until(&self) -> Option<Timestamp> {
+        (self.status == OrderStatus::Created).then_some(self.payment_due_at)
+    }
+
     /// The shard of its day.
     pub fn day_shard(&self) -> i8 {
         digest::shard_of(&self.id.simple().to_string(), DAY_SHARDS)
