@@ -1,5 +1,6 @@
 //! What the program tells about itself: log lines and metrics.
 
+mod checkouts;
 mod log;
 mod operations;
 
@@ -13,6 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+pub use self::checkouts::CheckoutCounters;
 pub use self::log::{LogGuard, init};
 pub(crate) use self::operations::{OperationLine, OperationReads, OperationStats, PageStats};
 
@@ -132,61 +134,6 @@ impl StockCounters {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CheckoutLabels {
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SweptLabels {
-    task: &'static str,
-    result: &'static str,
-}
-
-/// What checkouts and the sweeper count.
-#[derive(Debug, Clone, Default)]
-pub struct CheckoutCounters {
-    outcomes: Family<CheckoutLabels, Counter>,
-    swept: Family<SweptLabels, Counter>,
-    pending: Gauge,
-}
-
-impl CheckoutCounters {
-    fn outcome(&self, outcome: &'static str) {
-        self.outcomes.get_or_create(&CheckoutLabels { outcome }).inc();
-    }
-
-    /// Notes a checkout that became an order.
-    pub(crate) fn placed(&self) {
-        self.outcome("placed");
-    }
-
-    /// Notes one that found too little.
-    pub(crate) fn refused(&self) {
-        self.outcome("refused");
-    }
-
-    /// Notes one that was given up.
-    pub(crate) fn undone(&self) {
-        self.outcome("undone");
-    }
-
-    /// Notes one that another process had left and that was finished.
-    pub(crate) fn finished(&self) {
-        self.outcome("finished");
-    }
-
-    /// Notes something that was due, and what the look at it came to.
-    pub(crate) fn swept(&self, task: &'static str, result: &'static str) {
-        self.swept.get_or_create(&SweptLabels { task, result }).inc();
-    }
-
-    /// Notes how much is overdue.
-    pub(crate) fn pending(&self, count: usize) {
-        self.pending.set(i64::try_from(count).unwrap_or(i64::MAX));
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DocumentLabels {
     cache: CacheResult,
 }
@@ -290,22 +237,7 @@ impl Default for Metrics {
         ] {
             registry.register(name, help, counter.clone());
         }
-        let checkouts = CheckoutCounters::default();
-        registry.register(
-            "checkouts",
-            "Checkouts that became orders, were refused or given up, or were finished by the sweeper",
-            checkouts.outcomes.clone(),
-        );
-        registry.register(
-            "swept",
-            "What was due, by kind and by what the look at it came to",
-            checkouts.swept.clone(),
-        );
-        registry.register(
-            "overdue",
-            "What was due and could not be done in the last round of this instance",
-            checkouts.pending.clone(),
-        );
+        let checkouts = CheckoutCounters::register(&mut registry);
         let redis_in_use = Gauge::default();
         registry.register(
             "redis_in_use",

@@ -47,13 +47,15 @@ async fn open(store: &str, settings: &Settings, folder: &std::path::Path) -> Res
 }
 
 /// A round of checkouts; with how many calls of the store each took, and how many failed.
+type Bought = (Round, f64, u64);
+
 async fn buy(
     shop: &mut Worker,
     way: &str,
     buyers: usize,
     products: u64,
     time: Duration,
-) -> Result<(Round, f64, u64)> {
+) -> Result<Bought> {
     let carts = time.as_millis() * CARTS_A_SECOND / 1_000;
     shop.order(&format!("carts {carts} {products}"), FILL_WITHIN).await?;
     let calls = async |shop: &mut Worker| -> Result<f64> {
@@ -69,7 +71,7 @@ async fn buy(
 }
 
 /// Prints rounds of several ways to buy.
-fn print_ways(heading: &str, ways: &[(&str, Vec<(Round, f64, u64)>)]) {
+fn print_ways(heading: &str, ways: &[(&str, Vec<Bought>)]) {
     let columns = [
         "",
         "checkouts/s",

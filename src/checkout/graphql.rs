@@ -50,7 +50,7 @@ impl CheckoutMutation {
             },
             Outcome::Refused(refusal) => CheckoutPayload {
                 order: None,
-                shortages: refusal.shortages.into_iter().map(ShortageNode::new).collect(),
+                shortages: refusal.shortages.iter().map(ShortageNode::new).collect(),
                 current_total: refusal.total.map(|total| Leaf(Arc::new(total))),
                 user_errors: refusal.errors,
             },
@@ -198,7 +198,7 @@ pub struct ShortageNode {
 }
 
 impl ShortageNode {
-    fn new(short: Short) -> Self {
+    fn new(short: &Short) -> Self {
         let int = |units: i64| i32::try_from(units).unwrap_or(i32::MAX);
         Self {
             product_id: ID(short.product.to_string()),

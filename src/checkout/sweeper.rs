@@ -96,7 +96,9 @@ impl Sweeper {
         if looks_back {
             self.looked_back = Instant::now();
             let back = before(now, LOOK_BACK);
-            until.iter_mut().for_each(|until| *until = (*until).min(back));
+            for until in &mut until {
+                *until = (*until).min(back);
+            }
         }
         let (mut handled, mut pending) = (0, 0);
         for (shard, until) in (0..DUE_SHARDS).zip(&mut until) {

@@ -6,16 +6,18 @@
 //! are marked; whoever reads a marked one looks at the state. So a process that dies in between
 //! leaves a copy that costs one read more, and never one that is wrong.
 
+mod lists;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use scylla::DeserializeRow;
 use scylla::value::CqlTimestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::model::{Actor, MAX_EVENTS, Month, Order, OrderEvent, OrderPlace, day_of};
+use self::lists::{ListRow, ListStatements};
+use super::model::{Actor, MAX_EVENTS, Month, Order, OrderEvent, OrderPlace};
 use super::store::{OrderStore, ScannedOrders, Slice};
 use crate::clock::Timestamp;
 use crate::owner::Owner;
@@ -24,24 +26,17 @@ use crate::storage::{Due, DueStore, OpenError, StoreError};
 
 const STATE: &str = "order_state_by_id";
 const EVENTS: &str = "order_events_by_id";
-const BY_USER: &str = "orders_by_user";
-const PARTS: &str = "order_months_by_user";
-const BY_PERIOD: &str = "orders_by_period";
 const CLAIMS: &str = "customer_by_session";
 /// A shopper waits for these.
 const READ: Duration = Duration::from_secs(2);
 const WRITE: Duration = Duration::from_secs(2);
 /// Orders of one step of a scan.
 const SCAN_STEP: i32 = 500;
-/// Most parts of a history: one for each month that is kept, and some.
-const MAX_PARTS: i32 = 100;
 /// How often a page is read on because rows of it were not to be shown.
 const MAX_ROUNDS: usize = 8;
 /// So long before an order was placed is the write time of its first state: before that of every
 /// conditional write, whatever the clocks of the nodes show.
 const STATE_TIME_BEFORE: Duration = Duration::from_secs(24 * 3_600);
-/// A time after every order, in milliseconds.
-const END_OF_TIME: i64 = 253_402_300_799_000;
 
 /// The prepared statements of orders.
 pub struct OrderStatements {
@@ -52,20 +47,9 @@ pub struct OrderStatements {
     scan: Statement,
     events: Statement,
     add_events: Batch,
-    parts: Statement,
-    add_part: Statement,
-    history: Statement,
-    history_from_end: Statement,
-    list: Statement,
-    mark: Statement,
-    unlist: Statement,
-    day: Statement,
-    list_day: Statement,
-    mark_day: Statement,
     claim: Statement,
     claimant: Statement,
-    row: Statement,
-    day_row: Statement,
+    lists: ListStatements,
 }
 
 impl OrderStatements {
@@ -73,9 +57,6 @@ impl OrderStatements {
     pub async fn prepare(statements: &Statements) -> Result<Self, OpenError> {
         let state = |cql, access| statements.prepare(STATE, cql, access, READ);
         let events = |cql, access| statements.prepare(EVENTS, cql, access, READ);
-        let parts = |cql, access| statements.prepare(PARTS, cql, access, READ);
-        let user = |cql, access| statements.prepare(BY_USER, cql, access, WRITE);
-        let period = |cql, access| statements.prepare(BY_PERIOD, cql, access, WRITE);
         let claims = |cql, access| statements.prepare(CLAIMS, cql, access, WRITE);
         Ok(Self {
             state: state(
@@ -121,68 +102,6 @@ impl OrderStatements {
                 )
                 .await?,
             ),
-            parts: parts(
-                "SELECT month FROM ks.order_months_by_user WHERE user_id = ? LIMIT ?",
-                Access::ReadQuorum,
-            )
-            .await?,
-            add_part: parts(
-                "INSERT INTO ks.order_months_by_user (user_id, month) VALUES (?, ?)",
-                Access::WriteQuorum,
-            )
-            .await?,
-            history: user(
-                "SELECT created_at, order_id, body, changing FROM ks.orders_by_user \
-                 WHERE user_id = ? AND month = ? AND (created_at, order_id) < (?, ?) \
-                 AND (created_at, order_id) > (?, ?) LIMIT ?",
-                Access::ReadQuorum,
-            )
-            .await?,
-            history_from_end: user(
-                "SELECT created_at, order_id, body, changing FROM ks.orders_by_user \
-                 WHERE user_id = ? AND month = ? AND (created_at, order_id) < (?, ?) \
-                 AND (created_at, order_id) > (?, ?) ORDER BY created_at ASC, order_id ASC LIMIT ?",
-                Access::ReadQuorum,
-            )
-            .await?,
-            list: user(
-                "INSERT INTO ks.orders_by_user (user_id, month, created_at, order_id, status, \
-                 geo_zone, total_amount, currency, body, changing) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, false) USING TIMESTAMP ?",
-                Access::WriteQuorum,
-            )
-            .await?,
-            mark: user(
-                "UPDATE ks.orders_by_user USING TIMESTAMP ? SET changing = true \
-                 WHERE user_id = ? AND month = ? AND created_at = ? AND order_id = ?",
-                Access::WriteQuorum,
-            )
-            .await?,
-            unlist: user(
-                "DELETE FROM ks.orders_by_user USING TIMESTAMP ? \
-                 WHERE user_id = ? AND month = ? AND created_at = ? AND order_id = ?",
-                Access::WriteQuorum,
-            )
-            .await?,
-            day: period(
-                "SELECT created_at, order_id, body, changing FROM ks.orders_by_period \
-                 WHERE day = ? AND shard = ? AND (created_at, order_id) < (?, ?) LIMIT ?",
-                Access::ReadQuorum,
-            )
-            .await?,
-            list_day: period(
-                "INSERT INTO ks.orders_by_period (day, shard, created_at, order_id, user_id, \
-                 status, geo_zone, total_amount, currency, body, changing) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, false) USING TIMESTAMP ?",
-                Access::WriteQuorum,
-            )
-            .await?,
-            mark_day: period(
-                "UPDATE ks.orders_by_period USING TIMESTAMP ? SET changing = true \
-                 WHERE day = ? AND shard = ? AND created_at = ? AND order_id = ?",
-                Access::WriteQuorum,
-            )
-            .await?,
             claim: claims(
                 "INSERT INTO ks.customer_by_session (session_id, user_id) VALUES (?, ?)",
                 Access::WriteQuorum,
@@ -193,18 +112,7 @@ impl OrderStatements {
                 Access::ReadQuorum,
             )
             .await?,
-            row: user(
-                "SELECT created_at, order_id, body, changing FROM ks.orders_by_user \
-                 WHERE user_id = ? AND month = ? AND created_at = ? AND order_id = ?",
-                Access::ReadQuorum,
-            )
-            .await?,
-            day_row: period(
-                "SELECT created_at, order_id, body, changing FROM ks.orders_by_period \
-                 WHERE day = ? AND shard = ? AND created_at = ? AND order_id = ?",
-                Access::ReadQuorum,
-            )
-            .await?,
+            lists: Box::pin(ListStatements::prepare(statements)).await?,
         })
     }
 
@@ -217,13 +125,12 @@ impl OrderStatements {
     /// tells whether it still stands in that list.
     async fn of_row(
         &self,
-        statement: &Statement,
         row: ListRow,
         belongs: impl Fn(&Order) -> bool,
     ) -> Result<Option<Order>, StoreError> {
-        match row.body {
-            Some(body) if row.changing != Some(true) => parse(statement, &body).map(Some),
-            _ => Ok(self.read(&self.state, row.order_id).await?.filter(belongs)),
+        match self.lists.order(&row)? {
+            Some(copy) => Ok(Some(copy)),
+            None => Ok(self.read(&self.state, row.order_id).await?.filter(belongs)),
         }
     }
 
@@ -240,50 +147,8 @@ impl OrderStatements {
 
     /// Writes all that is copied from the state of an order.
     async fn copy(&self, order: &Order) -> Result<(), StoreError> {
-        let body = body(&self.list, order)?;
-        let (created, time) = (millis(order.created_at), copy_time(order, order.version));
-        let owner = order.owner.to_string();
-        let (zone, currency) = (order.zone.as_str(), order.total.currency.as_str());
-        let (status, part) = (order.status.as_str(), order.part.number());
-        let amount = to_cql(order.total.amount);
-        let list =
-            (&owner, part, created, order.id, status, zone, amount.clone(), currency, &body, time);
-        let (day, shard) = (day_of(order.created_at), order.day_shard());
-        let list_day =
-            (day, shard, created, order.id, &owner, status, zone, amount, currency, &body, time);
-        tokio::try_join!(
-            self.write_events(order.id, &order.changes),
-            self.add_part.run((&owner, part)),
-            self.list.run(list),
-            self.list_day.run(list_day),
-        )
-        .map(drop)
-    }
-
-    /// Marks the copies of an order that is about to be changed.
-    async fn mark(&self, order: &Order) -> Result<(), StoreError> {
-        let (created, owner) = (millis(order.created_at), order.owner.to_string());
-        let time = copy_time(order, order.version) + 1;
-        let (day, shard) = (day_of(order.created_at), order.day_shard());
-        tokio::try_join!(
-            self.mark.run((time, &owner, order.part.number(), created, order.id)),
-            self.mark_day.run((time, day, shard, created, order.id)),
-        )
-        .map(drop)
-    }
-}
-
-#[derive(DeserializeRow)]
-struct ListRow {
-    created_at: CqlTimestamp,
-    order_id: Uuid,
-    body: Option<String>,
-    changing: Option<bool>,
-}
-
-impl ListRow {
-    fn place(&self) -> OrderPlace {
-        OrderPlace { created_at: Timestamp::from_millis(self.created_at.0), id: self.order_id }
+        let events = self.write_events(order.id, &order.changes);
+        tokio::try_join!(events, self.lists.copy(order)).map(drop)
     }
 }
 
@@ -304,23 +169,6 @@ fn parse(statement: &Statement, body: &str) -> Result<Order, StoreError> {
 
 fn body(statement: &Statement, order: &Order) -> Result<String, StoreError> {
     serde_json::to_string(order).map_err(|error| statement.unexpected(&error))
-}
-
-/// The write time of a copy of an order of a version. The mark of one that is about to be changed
-/// lies between that of its version and that of the next.
-fn copy_time(order: &Order, version: i64) -> i64 {
-    order.created_at.micros() + version * 2
-}
-
-/// The bounds of a page: what comes after a place in a list was placed before it.
-fn bounds(
-    after: Option<OrderPlace>,
-    before: Option<OrderPlace>,
-) -> (CqlTimestamp, Uuid, CqlTimestamp, Uuid) {
-    let (latest, top) =
-        after.map_or((END_OF_TIME, Uuid::nil()), |at| (at.created_at.millis(), at.id));
-    let (earliest, low) = before.map_or((0, Uuid::nil()), |at| (at.created_at.millis(), at.id));
-    (CqlTimestamp(latest), top, CqlTimestamp(earliest), low)
 }
 
 #[async_trait]
@@ -360,7 +208,7 @@ impl OrderStore for CassandraStore {
         due: &Due,
     ) -> Result<bool, StoreError> {
         let statements = &self.orders;
-        tokio::try_join!(self.add_due(due), statements.mark(before))?;
+        tokio::try_join!(self.add_due(due), statements.lists.mark(before))?;
         let values = (
             after.owner.to_string(),
             after.status.as_str(),
@@ -372,18 +220,8 @@ impl OrderStore for CassandraStore {
         if !statements.change.applied(values).await? {
             return Ok(false);
         }
-        let moved = async {
-            if (&before.owner, before.part) == (&after.owner, after.part) {
-                return Ok(());
-            }
-            let (time, owner) = (copy_time(after, after.version), before.owner.to_string());
-            let (part, created) = (before.part.number(), millis(before.created_at));
-            statements.unlist.run((time, owner, part, created, before.id)).await.map(drop)
-        };
-        if let Err(error) = tokio::try_join!(statements.copy(after), moved) {
-            // It has changed; what was not copied is marked, and due.
-            tracing::warn!(%error, order = %after.id, "the lists of an order are left behind");
-        }
+        // It has changed, but what was not copied is to be mended: what is due must stay so.
+        tokio::try_join!(statements.copy(after), statements.lists.unlist(before, after))?;
         Ok(true)
     }
 
@@ -392,7 +230,6 @@ impl OrderStore for CassandraStore {
     }
 
     async fn faults_of_order(&self, order: &Order) -> Result<Vec<&'static str>, StoreError> {
-        let statements = &self.orders;
         let mut faults = Vec::new();
         let events = self.order_events(order.id, MAX_EVENTS).await?;
         if order.changes.iter().any(|change| !events.contains(change)) {
@@ -401,17 +238,10 @@ impl OrderStore for CassandraStore {
         if !self.history_parts(&order.owner).await?.contains(&order.part) {
             faults.push("part of the history");
         }
-        let (owner, created) = (order.owner.to_string(), millis(order.created_at));
-        let values = (owner, order.part.number(), created, order.id);
-        let row: Option<ListRow> = statements.row.first(values).await?;
-        let (day, shard) = (day_of(order.created_at), order.day_shard());
-        let values = (day, shard, created, order.id);
-        let day_row: Option<ListRow> = statements.day_row.first(values).await?;
-        for (row, name) in [(row, "history"), (day_row, "period")] {
-            let copy = match row.filter(|row| row.changing != Some(true)) {
-                Some(ListRow { body: Some(body), .. }) => Some(parse(&statements.row, &body)?),
-                _ => None,
-            };
+        // Whether they are marked does not matter: a mark that no change followed stays until the
+        // next one, and costs a read of the state.
+        let copies = self.orders.lists.copies(order).await?;
+        for (copy, name) in copies.iter().zip(["history", "period"]) {
             if copy.as_ref() != Some(order) {
                 faults.push(name);
             }
@@ -440,13 +270,11 @@ impl OrderStore for CassandraStore {
     }
 
     async fn history_parts(&self, owner: &Owner) -> Result<Vec<Month>, StoreError> {
-        let values = (owner.to_string(), MAX_PARTS);
-        let rows: Vec<(i32,)> = self.orders.parts.rows(values).await?;
-        Ok(rows.into_iter().map(|(month,)| Month::from_number(month)).collect())
+        self.orders.lists.parts(owner).await
     }
 
     async fn begin_history_part(&self, owner: &Owner, part: Month) -> Result<(), StoreError> {
-        self.orders.add_part.run((owner.to_string(), part.number())).await.map(drop)
+        self.orders.lists.add_part(owner, part).await
     }
 
     async fn orders_of(
@@ -455,26 +283,23 @@ impl OrderStore for CassandraStore {
         part: Month,
         slice: Slice,
     ) -> Result<Vec<Order>, StoreError> {
-        let statements = &self.orders;
-        let statement =
-            if slice.from_end { &statements.history_from_end } else { &statements.history };
-        let (user, month) = (owner.to_string(), part.number());
-        let (mut found, mut slice) = (Vec::new(), slice);
+        let (mut found, mut rest) = (Vec::new(), slice);
         for _ in 0..MAX_ROUNDS {
-            let missing = slice.limit - found.len();
-            let (latest, top, earliest, low) = bounds(slice.after, slice.before);
-            let limit = i32::try_from(missing).unwrap_or(i32::MAX);
-            let values = (&user, month, latest, top, earliest, low, limit);
-            let rows: Vec<ListRow> = statement.rows(values).await?;
-            let (count, last) = (rows.len(), rows.last().map(ListRow::place));
+            rest.limit = slice.limit - found.len();
+            let rows = self.orders.lists.history(owner, part, rest).await?;
+            let (is_last, last) = (rows.len() < rest.limit, rows.last().map(ListRow::place));
             let belongs = |order: &Order| order.owner == *owner && order.part == part;
-            let reads = rows.into_iter().map(|row| statements.of_row(statement, row, belongs));
+            let reads = rows.into_iter().map(|row| self.orders.of_row(row, belongs));
             found.extend(try_join_all(reads).await?.into_iter().flatten());
-            if count < missing || found.len() >= slice.limit {
+            if is_last || found.len() >= slice.limit {
                 break;
             }
             // Some are not to be shown: there may be others behind them.
-            if slice.from_end { slice.before = last } else { slice.after = last }
+            if slice.from_end {
+                rest.before = last;
+            } else {
+                rest.after = last;
+            }
         }
         Ok(found)
     }
@@ -486,12 +311,9 @@ impl OrderStore for CassandraStore {
         after: Option<OrderPlace>,
         limit: usize,
     ) -> Result<Vec<Order>, StoreError> {
-        let statements = &self.orders;
-        let (latest, top, ..) = bounds(after, None);
-        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let rows: Vec<ListRow> = statements.day.rows((day, shard, latest, top, limit)).await?;
+        let rows = self.orders.lists.day(day, shard, after, limit).await?;
         // An order never leaves the day it was placed on.
-        let reads = rows.into_iter().map(|row| statements.of_row(&statements.day, row, |_| true));
+        let reads = rows.into_iter().map(|row| self.orders.of_row(row, |_| true));
         Ok(try_join_all(reads).await?.into_iter().flatten().collect())
     }
 

@@ -89,7 +89,9 @@ impl OrderTables {
         }
         let listed = Listed { id: order.id };
         let part = order.part.number();
-        txn.put(&self.parts, part_key(&order.owner, part.saturating_neg()), &part, until)?;
+        // Not only as long as this order: others of the part may be kept longer.
+        let part_until = Some(order.part.kept_until());
+        txn.put(&self.parts, part_key(&order.owner, part.saturating_neg()), &part, part_until)?;
         txn.put(
             &self.by_user,
             in_list(part_key(&order.owner, part), order.place()),
@@ -234,12 +236,10 @@ impl OrderStore for EmbeddedStore {
     }
 
     async fn begin_history_part(&self, owner: &Owner, part: Month) -> Result<(), StoreError> {
-        let (table, part) = (self.orders.parts.clone(), part.number());
+        let (table, until) = (self.orders.parts.clone(), part.kept_until());
+        let part = part.number();
         let key = part_key(owner, part.saturating_neg());
-        let write = move |txn: &mut Txn<'_>| {
-            let until = Some(txn.now().after(KEPT));
-            txn.put(&table, key, &part, until)
-        };
+        let write = move |txn: &mut Txn<'_>| txn.put(&table, key, &part, Some(until));
         self.engine.write(PARTS, write).await
     }
 

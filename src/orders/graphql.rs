@@ -39,6 +39,7 @@ impl OrderQuery {
         Ok(order.filter(|order| may_see(request, order)).map(OrderNode::new))
     }
 
+    #[allow(clippy::too_many_arguments, reason = "a connection has four, and the list two more")]
     /// The caller's orders, newest first; those that were placed at `from` or later and before `to`.
     async fn orders(
         &self,

@@ -325,12 +325,6 @@ impl Order {
         Some(Self { units, version: self.version + 1, ..self.clone() })
     }
 
-    /// It as it is, with a new version: a change of it that was lost cannot happen any more.
-    #[must_use]
-    pub fn touched(&self) -> Self {
-        Self { version: self.version + 1, ..self.clone() }
-    }
-
     /// It as a customer's, in a part of that customer's history.
     #[must_use]
     pub fn moved_to(&self, owner: Owner, part: Month, now: Timestamp) -> Self {
@@ -400,6 +394,12 @@ impl Month {
         let day = NaiveDate::from_ymd_opt(self.year(), month, 1).unwrap_or_default();
         let start = day.and_time(chrono::NaiveTime::MIN).and_utc();
         Timestamp::from_micros(start.timestamp_micros())
+    }
+
+    /// Until when it is known that a part of a history begins with it: as long as the last order is
+    /// kept that such a part may have.
+    pub fn kept_until(self) -> Timestamp {
+        Self::new(self.year().saturating_add(1), 1).start().after(KEPT)
     }
 
     /// The month after it.

@@ -3,6 +3,7 @@
 //! `Vitrina-Timestamp` has the seconds since 1970, `Vitrina-Signature` is `v1=` and the HMAC-SHA256
 //! in hex, under the shared secret, of the time stamp, a dot, and the body.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use aws_lc_rs::{constant_time, hmac};
@@ -134,8 +135,12 @@ fn sign(secret: &Secret, stamp: &str, body: &[u8]) -> String {
     signing.update(stamp.as_bytes());
     signing.update(b".");
     signing.update(body);
-    let tag = signing.sign();
-    tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut hex = String::with_capacity(64);
+    for byte in signing.sign().as_ref() {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
 }
 
 fn parse(body: &[u8]) -> Result<PaymentNotice, &'static str> {

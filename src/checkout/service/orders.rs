@@ -185,12 +185,6 @@ impl CheckoutService {
         let faults = self.store.faults_of_order(order).await?;
         if !faults.is_empty() {
             self.store.mend_order(order).await?;
-            if !self.store.faults_of_order(order).await?.is_empty() {
-                // Somebody has begun to change it and did not come to that.
-                let due = self.soon(order.id);
-                self.change(order, &order.touched(), &due).await?;
-                self.store.remove_due(&due).await?;
-            }
         }
         Ok(faults)
     }

@@ -27,34 +27,34 @@ const STOCK: &str = "mutation($entries: [StockInput!]!) {
 
 /// Whoever has a token, at one instance of the shop.
 #[derive(Clone)]
-struct Shopper {
-    http: HttpClient,
-    token: String,
+pub(super) struct Shopper {
+    pub(super) http: HttpClient,
+    pub(super) token: String,
 }
 
 impl Shopper {
-    fn new(server: &TestServer, token: &str) -> Self {
+    pub(super) fn new(server: &TestServer, token: &str) -> Self {
         Self { http: server.http.clone(), token: token.to_owned() }
     }
 
-    fn customer(server: &TestServer, id: &str) -> Self {
+    pub(super) fn customer(server: &TestServer, id: &str) -> Self {
         Self::new(server, &token(id, Role::Customer))
     }
 
-    async fn guest(server: &TestServer) -> Self {
+    pub(super) async fn guest(server: &TestServer) -> Self {
         Self::new(server, &visit(&server.http, None).await.token)
     }
 
     /// The same at another instance.
-    fn at(&self, server: &TestServer) -> Self {
+    pub(super) fn at(&self, server: &TestServer) -> Self {
         Self::new(server, &self.token)
     }
 
-    async fn data(&self, query: &str, variables: Value) -> Value {
+    pub(super) async fn data(&self, query: &str, variables: Value) -> Value {
         data_for(&self.http, Some(&self.token), query, variables).await
     }
 
-    async fn cart(&self) -> Value {
+    pub(super) async fn cart(&self) -> Value {
         self.data(&format!("{{ cart {{ ...C }} }} {CART}"), json!({})).await["cart"].take()
     }
 
@@ -76,7 +76,7 @@ impl Shopper {
         self.change("cartLinesUpdate", json!({ "lines": input(lines), "key": key })).await
     }
 
-    async fn remove(&self, ids: &[&str], key: Option<&str>) -> Value {
+    pub(super) async fn remove(&self, ids: &[&str], key: Option<&str>) -> Value {
         self.change("cartLinesRemove", json!({ "ids": ids, "key": key })).await
     }
 
@@ -84,12 +84,12 @@ impl Shopper {
         self.change("cartClear", json!({ "key": key })).await
     }
 
-    async fn merge(&self, guest: &str) -> Value {
+    pub(super) async fn merge(&self, guest: &str) -> Value {
         self.change("cartMerge", json!({ "guest": guest })).await
     }
 
     /// Puts units in; that must go well.
-    async fn put(&self, lines: &[(&str, i64)]) -> Value {
+    pub(super) async fn put(&self, lines: &[(&str, i64)]) -> Value {
         done(self.add(lines, None).await)
     }
 }
@@ -117,13 +117,13 @@ fn input(lines: &[(&str, i64)]) -> Vec<Value> {
 }
 
 /// The cart of a payload without errors.
-fn done(mut payload: Value) -> Value {
+pub(super) fn done(mut payload: Value) -> Value {
     assert_eq!(payload["userErrors"], json!([]), "{payload}");
     payload["cart"].take()
 }
 
 /// The lines of a cart: products and units.
-fn lines(cart: &Value) -> Vec<(&str, i64)> {
+pub(super) fn lines(cart: &Value) -> Vec<(&str, i64)> {
     let lines = cart["lines"].as_array().unwrap().iter();
     lines.map(|l| (l["productId"].as_str().unwrap(), l["quantity"].as_i64().unwrap())).collect()
 }
@@ -137,7 +137,7 @@ fn fault(path: &str, code: &str) -> (String, String) {
     (path.to_owned(), code.to_owned())
 }
 
-async fn set_stock(http: &HttpClient, entries: &[(&str, &str, i64)]) {
+pub(super) async fn set_stock(http: &HttpClient, entries: &[(&str, &str, i64)]) {
     let entry = |(id, zone, quantity): &(&str, &str, i64)| json!({ "productId": id, "geoZone": zone, "quantity": quantity });
     let entries: Vec<_> = entries.iter().map(entry).collect();
     let set = data_for(http, Some(&manager()), STOCK, json!({ "entries": entries })).await;

@@ -80,6 +80,7 @@ mod hostile;
 mod hostile_bodies;
 mod identity;
 mod identity_keys;
+mod orders;
 mod pages;
 mod sessions;
 mod staff;

@@ -8,4 +8,5 @@ mod catalog;
 mod engine;
 pub mod inventory;
 mod migrations;
+pub mod orders;
 mod sessions;

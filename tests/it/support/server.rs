@@ -26,6 +26,7 @@ pub struct TestServer {
     pub address: SocketAddr,
     /// Kept because the store's folder goes with it.
     store: TestStore,
+    app: Arc<App>,
     task: JoinHandle<()>,
 }
 
@@ -38,6 +39,11 @@ impl TestServer {
     /// The same store as it is open here, to look at what no answer shows.
     pub fn opened(&self) -> &dyn Store {
         self.store.store.as_ref()
+    }
+
+    /// The services that it serves.
+    pub fn shop(&self) -> &Arc<Shop> {
+        self.app.shop().unwrap()
     }
 
     /// Another instance on the same store.
@@ -82,9 +88,10 @@ impl TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap());
-        let service = server::router(app).into_make_service_with_connect_info::<SocketAddr>();
+        let service =
+            server::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>();
         let task = tokio::spawn(async move { axum::serve(listener, service).await.unwrap() });
-        Self { http: HttpClient::new(&format!("http://{address}")), address, store, task }
+        Self { http: HttpClient::new(&format!("http://{address}")), address, store, app, task }
     }
 }
 
