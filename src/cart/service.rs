@@ -3,12 +3,11 @@
 mod abandoned;
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use tokio::sync::{Mutex, MutexGuard, Semaphore};
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 pub use self::abandoned::{AbandonedCart, AbandonedPage, ReportPlace};
@@ -19,16 +18,16 @@ use super::model::{
 };
 use super::store::{CartStore, LogPlace};
 use crate::cache::Tiers;
+use crate::chance;
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, ErrorCode, UserError};
 use crate::feed::{Feed, Look};
 use crate::input::{MAX_KEY_CHARS, argument_fault};
+use crate::locks::Locks;
 use crate::owner::Owner;
 use crate::product_id::ProductId;
 use crate::storage::{StoreError, to_its_end};
 
-/// Changes of one cart take turns within a process. So many locks are shared by all carts.
-const LOCKS: usize = 1_024;
 /// How often one call looks whether a guest's cart has something to hand over: once for what is
 /// there, and once more for what came meanwhile.
 const MAX_HAND_OVERS: usize = 3;
@@ -40,7 +39,8 @@ const MAX_BACKGROUND: usize = 256;
 pub struct CartService {
     store: Arc<dyn CartStore>,
     clock: Arc<dyn Clock>,
-    locks: Vec<Mutex<()>>,
+    /// Changes of one cart take turns.
+    locks: Locks<Owner>,
     feed: Arc<Feed<Owner>>,
     background: Arc<Semaphore>,
 }
@@ -76,9 +76,8 @@ impl CartService {
         is_shared: bool,
     ) -> Arc<Self> {
         let feed = Feed::open(CartLook(store.clone()), tiers, shop, "carts", is_shared);
-        let locks = (0..LOCKS).map(|_| Mutex::new(())).collect();
         let background = Arc::new(Semaphore::new(MAX_BACKGROUND));
-        Arc::new(Self { store, clock, locks, feed, background })
+        Arc::new(Self { store, clock, locks: Locks::default(), feed, background })
     }
 
     /// A cart as it is now. To look at it is to touch it.
@@ -117,7 +116,7 @@ impl CartService {
         cards: &HashMap<ProductId, Card>,
         key: Option<&str>,
     ) -> Result<Changed, Error> {
-        let _turn = self.turn(owner).await;
+        let _turn = self.locks.lock(owner).await;
         let asked = self.moment();
         let now = asked.now;
         let log = self.store.cart_log(owner).await?;
@@ -177,7 +176,7 @@ impl CartService {
     ) -> Result<CartLog, StoreError> {
         let now = asked.now;
         let operation = Operation {
-            id: id.unwrap_or_else(Uuid::new_v4),
+            id: id.unwrap_or_else(chance::id),
             at: log.next_at(now),
             is_keyed: id.is_some(),
             change,
@@ -250,7 +249,7 @@ impl CartService {
         let (from, to) = (Owner::Guest(guest), Owner::User(user.clone()));
         for _ in 0..MAX_HAND_OVERS {
             let cart = {
-                let _turn = self.turn(&from).await;
+                let _turn = self.locks.lock(&from).await;
                 let asked = self.moment();
                 let log = self.store.cart_log(&from).await?;
                 let cart = log.fold(asked.now);
@@ -296,7 +295,7 @@ impl CartService {
             let to = Owner::User(hand_over.to.clone());
             self.add_once(&to, hand_over.operation_id(guest), change).await?;
             let from = Owner::Guest(guest);
-            let _turn = self.turn(&from).await;
+            let _turn = self.locks.lock(&from).await;
             let asked = self.moment();
             let log = self.store.cart_log(&from).await?;
             if log.fold(asked.now).on_their_way.contains(&hand_over) {
@@ -326,7 +325,7 @@ impl CartService {
         id: Uuid,
         change: Change,
     ) -> Result<(), StoreError> {
-        let _turn = self.turn(owner).await;
+        let _turn = self.locks.lock(owner).await;
         let asked = self.moment();
         let log = self.store.cart_log(owner).await?;
         if self.known(owner, &log, id).await?.is_none() {
@@ -355,13 +354,6 @@ impl CartService {
         owner: &Owner,
     ) -> Result<impl futures_util::Stream<Item = ()> + Send + use<>, Error> {
         self.feed.watch(owner)
-    }
-
-    async fn turn(&self, owner: &Owner) -> MutexGuard<'_, ()> {
-        let mut hasher = DefaultHasher::new();
-        owner.hash(&mut hasher);
-        let place = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or(0);
-        self.locks[place].lock().await
     }
 
     /// Does what nobody waits for. If it fails, or too much is being done, the next who comes does

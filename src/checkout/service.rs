@@ -15,14 +15,12 @@
 mod orders;
 mod payments;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rust_decimal::Decimal;
-use tokio::sync::{Mutex, MutexGuard, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
-use uuid::Uuid;
 
 pub use self::orders::Changed;
 pub use self::payments::{PaymentKind, PaymentNotice, PaymentOutcome};
@@ -33,13 +31,15 @@ use super::model::{
 use super::store::CheckoutStore;
 use crate::cart::CartService;
 use crate::catalog::CatalogStore;
-use crate::clock::{Clock, Timestamp};
+use crate::chance;
+use crate::clock::Clock;
 use crate::error::{Error, ErrorCode, UserError};
 use crate::fault;
 use crate::geo_zone::GeoZone;
 use crate::inventory::InventoryService;
 use crate::inventory::model::{Line, Reservation, StockKey, Token};
 use crate::inventory::service::{Reserved, Standing};
+use crate::locks::Locks;
 use crate::money::{Money, PRICE_SCALE};
 use crate::orders::model::{Order, OrderLine, OrderStatus, UnitsStand};
 use crate::orders::{OrderService, OrderStore};
@@ -48,9 +48,6 @@ use crate::product_id::ProductId;
 use crate::storage::{Due, DueStore, Task, to_its_end};
 use crate::telemetry::CheckoutCounters;
 
-/// Checkouts of one cart take turns within a process, so that who clicks twice with two keys finds
-/// the cart empty the second time. So many locks are shared by all.
-const LOCKS: usize = 4_096;
 /// The longest a call waits for another process that works at the same checkout.
 const MAX_WAIT: Duration = Duration::from_secs(4);
 /// How often it looks meanwhile.
@@ -76,7 +73,9 @@ pub struct CheckoutService {
     carts: Arc<CartService>,
     orders: Arc<OrderService>,
     payment_within: Duration,
-    locks: Vec<Mutex<()>>,
+    /// Checkouts of one cart take turns, so that who clicks twice with two keys finds the cart
+    /// empty the second time.
+    locks: Locks<Owner>,
     background: Arc<Semaphore>,
 }
 
@@ -113,7 +112,6 @@ impl CheckoutService {
         counters: CheckoutCounters,
     ) -> Arc<Self> {
         let Parts { store, catalog, inventory, carts, orders } = parts;
-        let locks = std::iter::repeat_with(Mutex::default).take(LOCKS).collect();
         let background = Arc::new(Semaphore::new(MAX_BACKGROUND));
         Arc::new(Self {
             store,
@@ -124,7 +122,7 @@ impl CheckoutService {
             carts,
             orders,
             payment_within,
-            locks,
+            locks: Locks::default(),
             background,
         })
     }
@@ -149,10 +147,11 @@ impl CheckoutService {
         owner: &Owner,
         request: &CheckoutRequest,
     ) -> Result<Outcome, Error> {
-        let _turn = self.turn(owner).await;
+        let _turn = self.locks.lock(owner).await;
         let (started, fingerprint) = (Instant::now(), request.fingerprint());
         let mut there = self.store.checkout(owner, &request.key).await?;
         loop {
+            let known = there.as_ref().map(|there| there.version);
             let begun = match there {
                 None => self.begin(owner, request, &fingerprint, None).await?,
                 Some(there) if there.request != fingerprint => {
@@ -182,7 +181,14 @@ impl CheckoutService {
                 },
             };
             match begun {
-                Begun::Refused(refusal) => return Ok(Outcome::Refused(refusal)),
+                Begun::Refused(refusal) => {
+                    // Another process may have begun it since, and taken what was in the cart.
+                    there = self.store.settled_checkout(owner, &request.key).await?;
+                    if there.as_ref().map(|there| there.version) == known {
+                        return Ok(Outcome::Refused(refusal));
+                    }
+                    continue;
+                }
                 Begun::Mine(mine) => {
                     if let Some(outcome) = self.drive(&mine).await? {
                         return Ok(outcome);
@@ -286,7 +292,7 @@ impl CheckoutService {
             return Ok(Err(Refusal { total: Some(total), ..refusal }));
         }
         let mut order = Order {
-            id: order_id(created_at),
+            id: chance::id_at(created_at),
             owner: owner.clone(),
             status: OrderStatus::Created,
             units: UnitsStand::Held,
@@ -319,8 +325,10 @@ impl CheckoutService {
                     return Ok(None);
                 };
                 self.counters.placed();
-                self.place(&accepted).await?;
-                self.complete_in_background(accepted.clone());
+                // Where the cart was not told, it stays due.
+                if self.place(&accepted).await? {
+                    self.complete_in_background(accepted.clone());
+                }
                 Ok(Some(Outcome::Order(Box::new(accepted.order))))
             }
             Ok(Reserved::Short(shortages)) => {
@@ -402,18 +410,19 @@ impl CheckoutService {
         Ok(Outcome::Order(Box::new(order)))
     }
 
-    /// Writes the order of an accepted checkout down, and tells the cart. To do it again changes
-    /// nothing.
-    async fn place(&self, checkout: &Checkout) -> Result<(), Error> {
+    /// Writes the order of an accepted checkout down, and tells the cart; answers whether that could
+    /// be told. To do it again changes nothing.
+    async fn place(&self, checkout: &Checkout) -> Result<bool, Error> {
         let order = &checkout.order;
         self.store.place_order(order, &payment_due(order)).await?;
         let taken = order.lines.iter().map(|line| (line.product.clone(), line.units)).collect();
         let operation = cart_operation_id(order.id);
         // A cart that cannot be reached does not undo an order; it is told when the checkout is due.
-        if self.carts.ordered(&checkout.owner, operation, order.id, taken).await.is_err() {
+        let is_told = self.carts.ordered(&checkout.owner, operation, order.id, taken).await.is_ok();
+        if !is_told {
             tracing::warn!(order = %order.id, "a cart does not know yet that it was ordered");
         }
-        Ok(())
+        Ok(is_told)
     }
 
     /// Takes all steps after the acceptance of a checkout. To do it again changes nothing.
@@ -458,13 +467,6 @@ impl CheckoutService {
             tracing::debug!(%error, "what is done is still noted as due");
         }
     }
-
-    async fn turn(&self, owner: &Owner) -> MutexGuard<'_, ()> {
-        let mut hasher = DefaultHasher::new();
-        owner.hash(&mut hasher);
-        let place = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or(0);
-        self.locks[place].lock().await
-    }
 }
 
 /// When somebody looks whether a checkout was finished.
@@ -500,11 +502,4 @@ fn total_of(lines: &[OrderLine]) -> Option<Money> {
         amount = amount.checked_add(line.price.times(line.units).amount)?;
     }
     Some(Money { amount, currency })
-}
-
-/// A new id for an order placed at a moment.
-fn order_id(at: Timestamp) -> Uuid {
-    let seconds = u64::try_from(at.millis().div_euclid(1_000)).unwrap_or(0);
-    let nanos = u32::try_from(at.millis().rem_euclid(1_000) * 1_000_000).unwrap_or(0);
-    Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, seconds, nanos))
 }

@@ -150,6 +150,8 @@ impl CheckoutService {
                 self.counters.swept(due.task.kind(), "nothing");
                 None
             }
+            // By a clock that was set back: noted for the time that it is about to be removed from.
+            Ok(Looked::Later(at)) if at == due.at => return false,
             Ok(Looked::Later(at)) => Some(at),
             Err(error) => {
                 self.counters.swept(due.task.kind(), "failed");

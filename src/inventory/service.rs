@@ -6,13 +6,11 @@ mod feed;
 mod turns;
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream::{self, Stream, StreamExt, TryStreamExt};
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 use tokio::time::MissedTickBehavior;
 
 pub use self::caches::StockCaches;
@@ -28,11 +26,10 @@ use crate::cache::Entry;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorCode, UserError};
 use crate::geo_zone::GeoZone;
+use crate::locks::{Locked, Locks};
 use crate::product_id::ProductId;
 use crate::telemetry::Metrics;
 
-/// Locks that reservations of several rows share; see [`InventoryService::reserve`].
-const LOCKS: usize = 4_096;
 /// How often rows that are watched are looked at, in case a message was lost.
 const REFRESH: Duration = Duration::from_secs(1);
 /// Products whose zones are read at once.
@@ -69,7 +66,8 @@ pub struct InventoryService {
     caches: Arc<StockCaches>,
     feed: Arc<Feed>,
     low_stock: i64,
-    locks: Vec<AsyncMutex<()>>,
+    /// Calls for one reservation of several rows; see [`InventoryService::reserve`].
+    locks: Locks<Token>,
 }
 
 impl InventoryService {
@@ -116,9 +114,9 @@ impl InventoryService {
         });
         let combiner = Combiner::new(store.clone(), clock, metrics.stock().clone(), on_change);
         let combiner = if combines { combiner } else { combiner.apart() };
-        let locks = std::iter::repeat_with(AsyncMutex::default).take(LOCKS).collect();
         let is_shared = caches.is_shared;
-        let this = Arc::new(Self { store, combiner, caches, feed, low_stock, locks });
+        let this =
+            Arc::new(Self { store, combiner, caches, feed, low_stock, locks: Locks::default() });
         if is_shared {
             tokio::spawn(refresh(Arc::downgrade(&this)));
         }
@@ -285,15 +283,11 @@ impl InventoryService {
     }
 
     /// Keeps calls for one reservation apart, where it has several rows.
-    async fn alone(&self, reservation: &Reservation) -> Option<MutexGuard<'_, ()>> {
+    async fn alone(&self, reservation: &Reservation) -> Option<Locked<'_, Token>> {
         if reservation.lines().len() < 2 {
             return None;
         }
-        let mut hasher = DefaultHasher::new();
-        reservation.token.hash(&mut hasher);
-        // Any spread will do; the remainder is below LOCKS and so fits.
-        let slot = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or(0);
-        Some(self.locks[slot].lock().await)
+        Some(self.locks.lock(&reservation.token).await)
     }
 
     /// Changes quantities for staff. All entries are checked before the first is carried out; after

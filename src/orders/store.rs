@@ -46,7 +46,8 @@ pub trait OrderStore: Send + Sync {
 
     /// Changes an order if it is still of the version of `before`, with its lists and events, and
     /// answers whether it was. `due` is noted before: whoever comes at that time mends what was
-    /// left half done. On an error it may have been changed all the same, now or later.
+    /// left half done. On an error it may have been changed all the same, now or later, and its
+    /// lists and events may be left behind.
     async fn change_order(
         &self,
         before: &Order,

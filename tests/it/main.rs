@@ -3,6 +3,7 @@
 //! - `contract`: what every store must do, run on each of them;
 //! - `api`: the shop over HTTP;
 //! - `faults`: processes that are killed;
+//! - `simulation`: the checkout on a store that fails, by schedules that follow from seeds;
 //! - `layout`: the rules of the source tree.
 
 // A test may panic, and its parts are nobody else's interface.
@@ -12,4 +13,5 @@ mod api;
 mod contract;
 mod faults;
 mod layout;
+mod simulation;
 mod support;

@@ -31,6 +31,7 @@ use uuid::Uuid;
 use super::super::model::{Ask, Round, StockKey, StockLevel, StockRow, Told, decide};
 use super::super::store::InventoryStore;
 use super::turns::{Turns, about};
+use crate::chance;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::storage::StoreError;
@@ -124,7 +125,7 @@ impl Combiner {
         counters: StockCounters,
         on_change: OnChange,
     ) -> Self {
-        let (process, rows) = (Uuid::new_v4(), Mutex::default());
+        let (process, rows) = (chance::id(), Mutex::default());
         let shared = Arc::new(Shared { store, clock, counters, on_change, process, rows });
         Self { shared, combines: true }
     }

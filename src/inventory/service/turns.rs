@@ -168,6 +168,6 @@ impl Turns {
 
 /// A time around this one, so that two processes do not keep meeting.
 pub(super) fn about(pause: Duration) -> Duration {
-    let chance = u32::from(Uuid::new_v4().as_bytes()[0]);
+    let chance = u32::from(crate::chance::id().as_bytes()[0]);
     pause / 2 + pause * chance / 256
 }
