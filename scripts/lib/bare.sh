@@ -145,7 +145,8 @@ XML
 }
 
 # The delays that are left out protect large clusters that join while they serve; here each node
-# joins alone, and `start` looks at the ring itself.
+# joins alone, and `start` looks at the ring itself. Changes of the schema are not forced to disk
+# (unsafesystem): tests make thousands of tables, and nobody keeps them.
 start_bare_node() {
     local n=$1 dir=$state/node$1 heap options
     heap=$(node_heap)
@@ -163,7 +164,7 @@ start_bare_node() {
         "-Dcassandra.jmx.local.port=$(get "node$n/jmx_port")" \
         -Dcassandra-foreground=yes \
         -Dcassandra.skip_wait_for_gossip_to_settle=0 -Dcassandra.ring_delay_ms=1000 \
-        -Dcassandra.superuser_setup_delay_ms=0 \
+        -Dcassandra.superuser_setup_delay_ms=0 -Dcassandra.unsafesystem=true \
         -cp "$dir/conf:$libraries/*" org.apache.cassandra.service.CassandraDaemon
 }
 

@@ -29,7 +29,7 @@ create_cassandra_container() {
         --env CASSANDRA_ENDPOINT_SNITCH=GossipingPropertyFileSnitch \
         --env CASSANDRA_DC=dc1 --env CASSANDRA_RACK=rack1 --env CASSANDRA_NUM_TOKENS=16 \
         --env "MAX_HEAP_SIZE=$heap" --env HEAP_NEWSIZE=256M \
-        --env "JVM_EXTRA_OPTS=-Dcassandra.skip_wait_for_gossip_to_settle=0 -Dcassandra.ring_delay_ms=1000 -Dcassandra.superuser_setup_delay_ms=0" \
+        --env "JVM_EXTRA_OPTS=-Dcassandra.skip_wait_for_gossip_to_settle=0 -Dcassandra.ring_delay_ms=1000 -Dcassandra.superuser_setup_delay_ms=0 -Dcassandra.unsafesystem=true" \
         --entrypoint bash "$CASSANDRA_IMAGE" -c '
             sed -i -E "/^(paxos_variant|auto_bootstrap|auto_snapshot):/d" /etc/cassandra/cassandra.yaml
             printf "\n%s" "paxos_variant: v2" "auto_bootstrap: false" "auto_snapshot: false" "" \

@@ -356,6 +356,13 @@ impl CartService {
         self.feed.watch(owner)
     }
 
+    /// Waits until nothing is done any more that nobody waits for.
+    pub async fn at_rest(&self) {
+        let all = u32::try_from(MAX_BACKGROUND).unwrap_or(u32::MAX);
+        // It is never closed.
+        let _ = self.background.acquire_many(all).await;
+    }
+
     /// Does what nobody waits for. If it fails, or too much is being done, the next who comes does
     /// it.
     fn in_background<F, Fut>(self: &Arc<Self>, work: F)

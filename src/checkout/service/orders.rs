@@ -167,12 +167,10 @@ impl CheckoutService {
         }
         let was_behind = !self.mend_lists(&order).await?.is_empty();
         let had_units = order.units.done().is_some();
-        if had_units || !was_behind {
-            let due = self.soon(id);
-            self.move_units(order, read, &due).await?;
-            if had_units {
-                self.store.remove_due(&due).await?;
-            }
+        let due = self.soon(id);
+        self.move_units(order, read, &due).await?;
+        if had_units {
+            self.store.remove_due(&due).await?;
         }
         Ok(had_units || was_behind)
     }

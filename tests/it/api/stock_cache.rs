@@ -207,14 +207,21 @@ async fn keys(redis: &PrivateRedis) -> Vec<String> {
 }
 
 async fn only_rows_that_are_asked_for_often_go_to_redis(pair: Pair) {
-    // What was written lies there for a second, so that nothing older takes its place.
+    // What was written lies there for a second, so that nothing older takes its place; and on a slow
+    // machine it was asked for often before that.
     let began = Instant::now();
-    while !keys(&pair.redis).await.is_empty() {
-        assert!(began.elapsed() < PATIENCE);
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    loop {
+        while !keys(&pair.redis).await.is_empty() {
+            assert!(began.elapsed() < PATIENCE);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        cards(&pair.b.http).await;
+        let there = keys(&pair.redis).await;
+        if there.is_empty() {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "asked for once: {there:?}");
     }
-    cards(&pair.b.http).await;
-    assert_eq!(keys(&pair.redis).await, [""; 0], "asked for once");
     let began = Instant::now();
     while keys(&pair.redis).await.len() < PRODUCTS {
         assert!(began.elapsed() < PATIENCE);

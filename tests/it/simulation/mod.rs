@@ -19,7 +19,7 @@ use self::world::Bug;
 use crate::support::{Random, seed};
 
 /// So many take about half a minute of a debug build on two cores that have nothing else to do.
-const SCHEDULES: u64 = 1_500;
+const SCHEDULES: u64 = 2_000;
 /// Schedules within which a store that does not keep its contract is found out.
 const ENOUGH: u64 = 400;
 /// Lines of the log of a schedule that are printed.
