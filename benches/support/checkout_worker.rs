@@ -238,7 +238,7 @@ impl Buyers {
         let writes = orders.into_iter().map(|order| {
             let store = self.store.clone();
             async move {
-                let due = Due { at: end.after(YEAR), task: Task::Order(order.id) };
+                let due = Due { at: end.after(YEAR), task: Task::Payment(order.id) };
                 store.place_order(&order, &due).await
             }
         });

@@ -138,7 +138,8 @@ async fn finish(
         for order in &step.orders {
             let is_overdue =
                 order.status == OrderStatus::Created && service.clock.now() >= order.payment_due_at;
-            if (is_overdue || order.units.done().is_some()) && service.mend(order.id).await? {
+            if (is_overdue || order.units.done().is_some()) && service.mend(order.id, false).await?
+            {
                 report.finished += 1;
                 report.tell(format!("order {}: a change of it was left half done", order.id));
             }

@@ -215,7 +215,7 @@ impl CheckoutService {
             Ok(order) => order,
             Err(refusal) => return Ok(Begun::Refused(refusal)),
         };
-        let now = self.clock.now();
+        let now = self.clock.now().to_millis_precision();
         let until = now.after(fault::hurried(LEASE));
         let checkout = Checkout {
             owner: owner.clone(),
@@ -230,6 +230,8 @@ impl CheckoutService {
         let expected = undone.map(|undone| undone.version);
         let due = due_of(&checkout);
         match self.store.change_checkout(expected, &checkout, Some(&due)).await {
+            // So late that whoever looks has looked: it is given up in the next round.
+            Ok(true) if self.clock.now() >= until => Ok(Begun::Theirs),
             Ok(true) => Ok(Begun::Mine(Box::new(checkout))),
             Ok(false) => Ok(Begun::Theirs),
             Err(error) => {
@@ -376,10 +378,13 @@ impl CheckoutService {
         Err(failed.map_or(Error::Timeout, Error::from))
     }
 
-    /// Gives up a checkout that nobody works at any more, and frees what it may hold.
+    /// Gives up a checkout that nobody works at any more, and frees what it may hold. One that was
+    /// given up before is turned once more: somebody may be about to begin it anew.
     pub(super) async fn undo(&self, checkout: &Checkout) -> Result<(), Error> {
         if let Some(undone) = self.turn_to(checkout, CheckoutState::Undone).await? {
-            self.counters.undone();
+            if checkout.state != CheckoutState::Undone {
+                self.counters.undone();
+            }
             self.release(&undone.order).await?;
             self.forget(&undone).await;
         }
@@ -477,7 +482,7 @@ fn due_of(checkout: &Checkout) -> Due {
 
 /// When somebody looks whether an order was paid.
 fn payment_due(order: &Order) -> Due {
-    Due { at: order.payment_due_at, task: Task::Order(order.id) }
+    Due { at: order.payment_due_at, task: Task::Payment(order.id) }
 }
 
 fn reservation(order: &Order) -> Result<Reservation, Error> {

@@ -30,6 +30,10 @@ const BATCH: usize = 200;
 const MAX_BATCHES: usize = 10;
 /// What cannot be done now is tried again after this long.
 const RETRY: Duration = Duration::from_secs(5);
+/// A checkout that is not there by so long after its time was never begun.
+const NOT_BEGUN: Duration = Duration::from_secs(60);
+/// Tells the time of a second look from that of a first.
+const SECOND_LOOK: Duration = Duration::from_micros(1);
 /// How far back it is looked now and then: for what was noted late, by a process that was frozen.
 const LOOK_BACK: Duration = Duration::from_secs(600);
 /// How often that is.
@@ -141,7 +145,7 @@ fn before(now: Timestamp, by: Duration) -> Timestamp {
 impl CheckoutService {
     /// Handles what is due. Answers whether it need not be looked at under this time again.
     async fn handle(self: &Arc<Self>, due: &Due) -> bool {
-        let put_off = match self.look_at(&due.task).await {
+        let put_off = match self.look_at(due).await {
             Ok(Looked::Done) => {
                 self.counters.swept(due.task.kind(), "done");
                 None
@@ -168,17 +172,21 @@ impl CheckoutService {
         self.store.remove_due(due).await.is_ok()
     }
 
-    async fn look_at(self: &Arc<Self>, task: &Task) -> Result<Looked, Error> {
-        match task {
+    async fn look_at(self: &Arc<Self>, due: &Due) -> Result<Looked, Error> {
+        match &due.task {
             Task::Checkout { owner, key } => {
                 let Some(checkout) = self.store.settled_checkout(owner, key).await? else {
-                    return Ok(Looked::Nothing);
+                    // Whoever has noted this may be slow: it is looked at once more. The first time
+                    // is in whole milliseconds, the second is not.
+                    let is_second = due.at != due.at.to_millis_precision();
+                    let later = due.at.after(fault::hurried(NOT_BEGUN) + SECOND_LOOK);
+                    return Ok(if is_second { Looked::Nothing } else { Looked::Later(later) });
                 };
                 match &checkout.state {
                     CheckoutState::Open { until } if self.clock.now() < *until => {
                         Ok(Looked::Later(*until))
                     }
-                    CheckoutState::Open { .. } => {
+                    CheckoutState::Open { .. } | CheckoutState::Undone => {
                         self.undo(&checkout).await?;
                         Ok(Looked::Done)
                     }
@@ -187,15 +195,13 @@ impl CheckoutService {
                         self.counters.finished();
                         Ok(Looked::Done)
                     }
-                    CheckoutState::Undone => {
-                        self.release(&checkout.order).await?;
-                        Ok(Looked::Done)
-                    }
                     CheckoutState::Refused(_) => Ok(Looked::Nothing),
                 }
             }
-            Task::Order(id) => {
-                Ok(if self.mend(*id).await? { Looked::Done } else { Looked::Nothing })
+            Task::Payment(id) | Task::Change(id, _) => {
+                let is_change = matches!(due.task, Task::Change(..));
+                let did = self.mend(*id, is_change).await?;
+                Ok(if did { Looked::Done } else { Looked::Nothing })
             }
             Task::Claim(guest) => {
                 self.hand_over_all(*guest).await?;

@@ -325,6 +325,12 @@ impl Order {
         Some(Self { units, version: self.version + 1, ..self.clone() })
     }
 
+    /// It as it is, with a new version: a change of it that is late cannot happen any more.
+    #[must_use]
+    pub fn touched(&self) -> Self {
+        Self { version: self.version + 1, ..self.clone() }
+    }
+
     /// It as a customer's, in a part of that customer's history.
     #[must_use]
     pub fn moved_to(&self, owner: Owner, part: Month, now: Timestamp) -> Self {

@@ -22,8 +22,10 @@ pub enum Task {
         /// Its idempotency key: without any white space.
         key: Arc<str>,
     },
-    /// An order that was being changed, or waits for its payment.
-    Order(Uuid),
+    /// An order that waits for its payment.
+    Payment(Uuid),
+    /// An order that is being changed, and what tells this change from another of the same moment.
+    Change(Uuid, u32),
     /// A guest whose orders are a customer's now.
     Claim(Uuid),
 }
@@ -33,7 +35,8 @@ impl Task {
     pub fn to_text(&self) -> String {
         match self {
             Self::Checkout { owner, key } => format!("checkout {key} {owner}"),
-            Self::Order(id) => format!("order {}", id.simple()),
+            Self::Payment(id) => format!("payment {}", id.simple()),
+            Self::Change(id, nonce) => format!("change {} {nonce}", id.simple()),
             Self::Claim(guest) => format!("claim {}", guest.simple()),
         }
     }
@@ -46,7 +49,11 @@ impl Task {
                 let (key, owner) = rest.split_once(' ')?;
                 Self::Checkout { owner: Owner::parse(owner)?, key: key.into() }
             }
-            "order" => Self::Order(Uuid::try_parse(rest).ok()?),
+            "payment" => Self::Payment(Uuid::try_parse(rest).ok()?),
+            "change" => {
+                let (id, nonce) = rest.split_once(' ')?;
+                Self::Change(Uuid::try_parse(id).ok()?, nonce.parse().ok()?)
+            }
             "claim" => Self::Claim(Uuid::try_parse(rest).ok()?),
             _ => return None,
         })
@@ -56,7 +63,8 @@ impl Task {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Checkout { .. } => "checkout",
-            Self::Order(_) => "order",
+            Self::Payment(_) => "payment",
+            Self::Change(..) => "change",
             Self::Claim(_) => "claim",
         }
     }
@@ -94,14 +102,16 @@ mod tests {
     #[test]
     fn a_task_comes_back_from_its_text() {
         for task in [
-            Task::Order(Uuid::from_u128(7)),
+            Task::Payment(Uuid::from_u128(7)),
+            Task::Change(Uuid::from_u128(7), 9),
             Task::Claim(Uuid::from_u128(8)),
             Task::Checkout { owner: Owner::User("a b: c".into()), key: "ключ-1".into() },
             Task::Checkout { owner: Owner::Guest(Uuid::from_u128(9)), key: "k:1".into() },
         ] {
             assert_eq!(Task::parse(&task.to_text()), Some(task));
         }
-        assert_eq!(Task::parse("order"), None);
+        assert_eq!(Task::parse("payment"), None);
+        assert_eq!(Task::parse("change 00000000000000000000000000000007"), None);
         assert_eq!(Task::parse("checkout key"), None);
         assert_eq!(Task::parse("something 1"), None);
     }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{CheckoutService, MAX_TRIES, payment_due, reservation};
+use crate::chance;
 use crate::error::Error;
 use crate::fault;
 use crate::inventory::service::Standing;
@@ -77,7 +78,9 @@ impl CheckoutService {
 
     /// When somebody looks whether a change of an order was finished.
     fn soon(&self, id: Uuid) -> Due {
-        Due { at: self.clock.now().after(fault::hurried(CHANGE_LEASE)), task: Task::Order(id) }
+        let [.., a, b, c, d] = chance::id().into_bytes();
+        let task = Task::Change(id, u32::from_be_bytes([a, b, c, d]));
+        Due { at: self.clock.now().after(fault::hurried(CHANGE_LEASE)), task }
     }
 
     /// Changes an order that was just read; answers whether it was.
@@ -152,8 +155,13 @@ impl CheckoutService {
     }
 
     /// Finishes what was left half done with an order, and cancels it if it was not paid in time.
-    /// Answers whether there was anything to do.
-    pub(in super::super) async fn mend(self: &Arc<Self>, id: Uuid) -> Result<bool, Error> {
+    /// Answers whether there was anything to do. `is_change`: because somebody has noted that it is
+    /// about to be changed.
+    pub(in super::super) async fn mend(
+        self: &Arc<Self>,
+        id: Uuid,
+        is_change: bool,
+    ) -> Result<bool, Error> {
         let read = Instant::now();
         // One that was never placed is a checkout's to place.
         let Some(order) = self.store.settled_order(id).await? else { return Ok(false) };
@@ -167,10 +175,15 @@ impl CheckoutService {
         }
         let was_behind = !self.mend_lists(&order).await?.is_empty();
         let had_units = order.units.done().is_some();
-        let due = self.soon(id);
-        self.move_units(order, read, &due).await?;
-        if had_units {
-            self.store.remove_due(&due).await?;
+        let soon = self.soon(id);
+        if is_change && !had_units {
+            // Whoever has noted this may be about to change the order, and nobody would look at it
+            // after that.
+            self.change(&order, &order.touched(), &soon).await?;
+        }
+        self.move_units(order, read, &soon).await?;
+        if had_units || is_change {
+            self.store.remove_due(&soon).await?;
         }
         Ok(had_units || was_behind)
     }

@@ -96,7 +96,7 @@ pub fn order_at(owner: &Owner, at: Timestamp) -> Order {
 }
 
 fn due_of(order: &Order) -> Due {
-    Due { at: order.payment_due_at, task: Task::Order(order.id) }
+    Due { at: order.payment_due_at, task: Task::Payment(order.id) }
 }
 
 async fn place(store: &dyn Store, order: &Order) {

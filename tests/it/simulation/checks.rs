@@ -65,7 +65,7 @@ pub fn at_the_end(scene: &Scene) -> Result<Told, String> {
         for ((_, due), _) in world.due.iter().filter(|(_, (_, is_there))| *is_there) {
             let is_payment = |order: &Order| order.payment_due_at == due.at && due.at > now;
             let is_sound = match &due.task {
-                Task::Order(id) => world.orders.get(id).is_some_and(is_payment),
+                Task::Payment(id) => world.orders.get(id).is_some_and(is_payment),
                 _ => false,
             };
             ensure(is_sound, || format!("{due:?} is still due at {now}"))?;

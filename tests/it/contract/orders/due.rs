@@ -20,7 +20,7 @@ crate::on_every_store!(
 
 fn task(random: &mut Random) -> Task {
     match random.below(3) {
-        0 => Task::Order(Uuid::new_v4()),
+        0 => Task::Payment(Uuid::new_v4()),
         1 => Task::Claim(Uuid::new_v4()),
         _ => {
             Task::Checkout { owner: new_user(), key: format!("ключ-{}", random.next()).into() }
@@ -103,7 +103,7 @@ async fn a_walk_with_small_steps_reads_everything_once_if_it_is_removed(store: &
     let all = fill(store, &mut random, now, 2 * 3_600).await;
     // More of one moment than a step reads.
     let at = now.after(Duration::from_secs(1_000));
-    let crowd = (0..60).map(|n| Due { at, task: Task::Order(Uuid::from_u128(n)) });
+    let crowd = (0..60).map(|n| Due { at, task: Task::Payment(Uuid::from_u128(n)) });
     let crowd: BTreeSet<Due> = crowd.collect();
     for due in &crowd {
         store.add_due(due).await.unwrap();
