@@ -20,6 +20,7 @@ use super::store::{CartStore, LogPlace};
 use crate::cache::Tiers;
 use crate::chance;
 use crate::clock::{Clock, Timestamp};
+use crate::digest::derived_id;
 use crate::error::{Error, ErrorCode, UserError};
 use crate::feed::{Feed, Look};
 use crate::input::{MAX_KEY_CHARS, argument_fault};
@@ -306,15 +307,57 @@ impl CartService {
     }
 
     /// Takes what became an order out of a cart, once, however often it is asked for. The id of
-    /// the operation follows from the order.
+    /// the operation follows from the order, which was made of the cart as it was at a moment.
     pub async fn ordered(
         self: &Arc<Self>,
         owner: &Owner,
         id: Uuid,
         order: Uuid,
+        since: Timestamp,
         taken: Vec<(ProductId, i64)>,
     ) -> Result<(), Error> {
-        self.add_once(owner, id, Change::Ordered { order, taken }).await?;
+        self.add_once(owner, id, Change::Ordered { order, taken: taken.clone() }).await?;
+        if let Owner::Guest(guest) = owner {
+            self.ordered_and_handed_over(*guest, id, order, since, &taken).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes what a guest has ordered out of the cart of the customer who got it meanwhile: between
+    /// the moment the order was made of the cart, and the one when the cart was told.
+    async fn ordered_and_handed_over(
+        self: &Arc<Self>,
+        guest: Uuid,
+        id: Uuid,
+        order: Uuid,
+        since: Timestamp,
+        taken: &[(ProductId, i64)],
+    ) -> Result<(), Error> {
+        let log = self.store.cart_log(&Owner::Guest(guest)).await?;
+        let Some(told) = log.find(id).map(|operation| operation.at) else { return Ok(()) };
+        let hand_overs = log.operations.iter().filter_map(|operation| match &operation.change {
+            Change::HandOver(hand_over) if since < hand_over.at && hand_over.at < told => {
+                Some(hand_over.clone())
+            }
+            _ => None,
+        });
+        for hand_over in hand_overs.collect::<Vec<_>>() {
+            let units = |product: &ProductId| {
+                let lines = hand_over.lines.iter().filter(|line| line.product == *product);
+                lines.map(|line| line.units).sum::<i64>()
+            };
+            let both = taken.iter().map(|(product, n)| (product.clone(), units(product).min(*n)));
+            let both: Vec<_> = both.filter(|(_, units)| *units > 0).collect();
+            if both.is_empty() {
+                continue;
+            }
+            let to = Owner::User(hand_over.to.clone());
+            let number = hand_over.number.to_be_bytes();
+            let id = derived_id(&[b"ordered and handed over", id.as_bytes(), &number]);
+            // It cannot be taken out before it is there.
+            self.deliver(guest, vec![hand_over]).await?;
+            self.add_once(&to, id, Change::Ordered { order, taken: both }).await?;
+        }
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use rust_decimal::Decimal;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 pub use self::orders::Changed;
 pub use self::payments::{PaymentKind, PaymentNotice, PaymentOutcome};
@@ -48,8 +48,10 @@ use crate::product_id::ProductId;
 use crate::storage::{Due, DueStore, Task, to_its_end};
 use crate::telemetry::CheckoutCounters;
 
-/// The longest a call waits for another process that works at the same checkout.
+/// The longest a call waits for another that checks out the same cart.
 const MAX_WAIT: Duration = Duration::from_secs(4);
+/// The longest it tries after it came; what it has begun by then goes on.
+const MAX_WORK: Duration = Duration::from_secs(8);
 /// How often it looks meanwhile.
 const LOOK: Duration = Duration::from_millis(50);
 /// How often a change is tried whose reply was lost.
@@ -147,10 +149,11 @@ impl CheckoutService {
         owner: &Owner,
         request: &CheckoutRequest,
     ) -> Result<Outcome, Error> {
-        let _turn = self.locks.lock(owner).await;
         let (started, fingerprint) = (Instant::now(), request.fingerprint());
+        let turn = timeout(MAX_WAIT, self.locks.lock(owner)).await;
+        let _turn = turn.map_err(|_| Error::Timeout)?;
         let mut there = self.store.checkout(owner, &request.key).await?;
-        loop {
+        while started.elapsed() < MAX_WORK {
             let known = there.as_ref().map(|there| there.version);
             let begun = match there {
                 None => self.begin(owner, request, &fingerprint, None).await?,
@@ -196,11 +199,9 @@ impl CheckoutService {
                 }
                 Begun::Theirs => {}
             }
-            if started.elapsed() > MAX_WAIT {
-                return Err(Error::Timeout);
-            }
             there = self.store.settled_checkout(owner, &request.key).await?;
         }
+        Err(Error::Timeout)
     }
 
     /// Records a checkout as begun, in the place of one that was undone where there is one.
@@ -423,7 +424,9 @@ impl CheckoutService {
         let taken = order.lines.iter().map(|line| (line.product.clone(), line.units)).collect();
         let operation = cart_operation_id(order.id);
         // A cart that cannot be reached does not undo an order; it is told when the checkout is due.
-        let is_told = self.carts.ordered(&checkout.owner, operation, order.id, taken).await.is_ok();
+        let (owner, since) = (&checkout.owner, order.created_at);
+        let told = self.carts.ordered(owner, operation, order.id, since, taken).await;
+        let is_told = told.is_ok();
         if !is_told {
             tracing::warn!(order = %order.id, "a cart does not know yet that it was ordered");
         }
@@ -432,11 +435,9 @@ impl CheckoutService {
 
     /// Takes all steps after the acceptance of a checkout. To do it again changes nothing.
     pub(super) async fn complete(&self, checkout: &Checkout) -> Result<(), Error> {
-        let order = &checkout.order;
-        self.store.place_order(order, &payment_due(order)).await?;
-        let taken = order.lines.iter().map(|line| (line.product.clone(), line.units)).collect();
-        let operation = cart_operation_id(order.id);
-        self.carts.ordered(&checkout.owner, operation, order.id, taken).await?;
+        if !self.place(checkout).await? {
+            return Err(Error::Unavailable);
+        }
         self.wind_up(checkout).await
     }
 

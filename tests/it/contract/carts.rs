@@ -39,6 +39,7 @@ crate::on_every_store!(
     a_key_is_known_after_thousands_of_operations,
     merges_race_with_adds,
     a_merge_that_is_interrupted_goes_on,
+    what_was_ordered_is_taken_out_wherever_it_went,
     nobody_overruns_a_cart,
 );
 
@@ -535,6 +536,33 @@ async fn a_merge_that_is_interrupted_goes_on(store: &TestStore) {
             // There are no more calls than this.
             assert!(failures > 10, "{failures}");
             return;
+        }
+    }
+}
+
+/// A guest orders, and logs in before or after the cart was told of the order.
+async fn what_was_ordered_is_taken_out_wherever_it_went(store: &TestStore) {
+    let service = service(store.store.clone(), Arc::new(SystemClock));
+    for is_told_late in [false, true] {
+        let user: Arc<str> = format!("late {is_told_late}").into();
+        let (guest, to) = (Uuid::new_v4(), Owner::User(user.clone()));
+        let from = Owner::Guest(guest);
+        add(&service, &from, "P1", 2).await;
+        add(&service, &to, "P1", 1).await;
+        let (id, order) = (Uuid::new_v4(), Uuid::new_v4());
+        let (since, taken) = (SystemClock.now(), vec![(product("P1"), 2)]);
+        let tell = || service.ordered(&from, id, order, since, taken.clone());
+        if !is_told_late {
+            tell().await.unwrap();
+        }
+        // What came into the cart after it was made an order of goes on to the customer.
+        add(&service, &from, "P2", 3).await;
+        service.merge(guest, user.clone()).await.unwrap();
+        for _ in 0..2 {
+            tell().await.unwrap();
+            let cart = service.merge(guest, user.clone()).await.unwrap();
+            let expected = BTreeMap::from([("P1".to_owned(), 1), ("P2".to_owned(), 3)]);
+            assert_eq!(quantities(&cart), expected, "told late: {is_told_late}");
         }
     }
 }
