@@ -5,9 +5,11 @@
 //! Business is cut by domain, the platform under it by layer:
 //!
 //! - [`catalog`]: products and categories; [`inventory`]: how much there is of each;
-//!   [`sessions`]: who visits; [`cart`]: what they want to buy. Every domain has the same files:
-//!   `model` (types and rules, no I/O), `store` (its contract with a store), `embedded` and
-//!   `cassandra` (the two stores), `service` (use cases), `graphql` (thin types and resolvers).
+//!   [`sessions`]: who visits; [`cart`]: what they want to buy; [`orders`]: what they have bought.
+//!   Every domain has the same files: `model` (types and rules, no I/O), `store` (its contract with
+//!   a store), `embedded` and `cassandra` (the two stores), `service` (use cases), `graphql` (thin
+//!   types and resolvers).
+//! - [`checkout`]: from a cart to an order, once; the only module that knows several domains.
 //! - [`storage`]: what the stores share, the embedded engine, the Cassandra session.
 //! - [`cache`]: read caches in memory and in Redis; they know nothing of what they keep.
 //! - [`graphql`]: the schema put together from the domains, loaders, scalars, cost.
