@@ -42,6 +42,12 @@ impl Timestamp {
         Self(self.0.saturating_add(i64::try_from(life.as_micros()).unwrap_or(i64::MAX)))
     }
 
+    /// The moment `life` earlier (saturating).
+    #[must_use]
+    pub fn before(self, life: std::time::Duration) -> Self {
+        Self(self.0.saturating_sub(i64::try_from(life.as_micros()).unwrap_or(i64::MAX)))
+    }
+
     /// The same moment cut to milliseconds, the precision that every store keeps.
     #[must_use]
     pub const fn to_millis_precision(self) -> Self {

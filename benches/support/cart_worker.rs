@@ -14,7 +14,7 @@ use vitrina::cache::Tiers;
 use vitrina::cart::CartService;
 use vitrina::cart::model::change::{RawChange, RawLine};
 use vitrina::cart::model::{Card, CartLog, Change, Operation, Units, day_of, shard_of};
-use vitrina::clock::{Clock, ManualClock, SystemClock, Timestamp};
+use vitrina::clock::{Clock, ManualClock, SystemClock};
 use vitrina::demo::catalogue;
 use vitrina::product_id::ProductId;
 use vitrina::server::Role as ViewerRole;
@@ -103,7 +103,7 @@ fn lines_of(shelf: &[Units], caller: u64) -> impl Iterator<Item = &Units> {
 async fn make(store: &Arc<dyn Store>, name: &str, cart: u64, operations: u32) -> Result<CartLog> {
     let owner = Owner::User(customer(name, cart).into());
     let end = SystemClock.now().after(AHEAD);
-    let clock = Arc::new(ManualClock::new(before(end, PAUSE * operations)));
+    let clock = Arc::new(ManualClock::new(end.before(PAUSE * operations)));
     let (is_shared, tiers) = (store.is_shared(), Tiers::Off);
     let carts = CartService::new(store.clone(), clock.clone(), &tiers, "bench", is_shared);
     let shelf = shelf();
@@ -147,16 +147,11 @@ async fn fill_one(store: &dyn Store, name: &str, cart: u64, shelf: &[Units]) -> 
     let now = SystemClock.now();
     let operations = (1..).zip(lines_of(shelf, cart)).map(|(place, line)| Operation {
         id: Uuid::new_v4(),
-        at: before(now, PAUSE * place),
+        at: now.before(PAUSE * place),
         is_keyed: true,
         change: Change::Add(vec![line.clone()]),
     });
     let operations: Vec<_> = operations.collect();
     try_join_all(operations.iter().map(|operation| store.add_to_cart(&owner, operation))).await?;
     Ok(store.list_cart(day_of(now), shard_of(&owner), &owner).await?)
-}
-
-fn before(moment: Timestamp, by: Duration) -> Timestamp {
-    let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
-    Timestamp::from_micros(moment.micros().saturating_sub(micros))
 }

@@ -92,14 +92,14 @@ impl Sweeper {
         let mut until = match self.until.take() {
             Some(until) => until,
             None => {
-                let swept = store.swept().await?.unwrap_or_else(|| before(now, FIRST_LOOK));
+                let swept = store.swept().await?.unwrap_or_else(|| now.before(FIRST_LOOK));
                 vec![swept; usize::from(DUE_SHARDS.unsigned_abs())]
             }
         };
         let looks_back = self.looked_back.elapsed() >= LOOK_BACK_EVERY;
         if looks_back {
             self.looked_back = Instant::now();
-            let back = before(now, LOOK_BACK);
+            let back = now.before(LOOK_BACK);
             for until in &mut until {
                 *until = (*until).min(back);
             }
@@ -135,11 +135,6 @@ impl Sweeper {
         self.until = Some(until);
         Ok(handled)
     }
-}
-
-fn before(now: Timestamp, by: Duration) -> Timestamp {
-    let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
-    Timestamp::from_micros(now.micros().saturating_sub(micros))
 }
 
 impl CheckoutService {

@@ -1,7 +1,6 @@
 //! A cart as it is kept: a checkpoint, and the operations after it.
 
 use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -153,10 +152,5 @@ impl CartLog {
 }
 
 fn settled_until(now: Timestamp) -> Timestamp {
-    before(now, SETTLED_AFTER)
-}
-
-fn before(moment: Timestamp, by: Duration) -> Timestamp {
-    let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
-    Timestamp::from_micros(moment.micros().saturating_sub(micros))
+    now.before(SETTLED_AFTER)
 }

@@ -58,10 +58,7 @@ impl CartService {
         limit: usize,
     ) -> Result<AbandonedPage, Error> {
         let now = self.clock.now();
-        let before = |by: Duration| {
-            let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
-            Timestamp::from_micros(now.micros().saturating_sub(micros))
-        };
+        let before = |by: Duration| now.before(by);
         let (newest, oldest) = (day_of(before(idle)), day_of(before(CART_LIFE)));
         let from = after.as_ref().map_or(newest, |place| place.day.min(newest));
         let (mut carts, mut looks, mut last) = (Vec::new(), 0, None);

@@ -50,7 +50,7 @@ fn new_user() -> Owner {
 
 /// So long before a moment.
 pub fn before(at: Timestamp, by: Duration) -> Timestamp {
-    Timestamp::from_micros(at.micros() - i64::try_from(by.as_micros()).unwrap())
+    at.before(by)
 }
 
 /// An order as it is placed at a moment, in the part of a year.
