@@ -1,10 +1,13 @@
 //! Wires store, services and schema together.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 
 use crate::cache::Tiers;
 use crate::cart::CartService;
@@ -19,11 +22,15 @@ use crate::inventory::InventoryService;
 use crate::inventory::service::StockCaches;
 use crate::orders::OrderService;
 use crate::page::CursorKey;
-use crate::root_key::RootKey;
-use crate::server::{Documents, Identity, Sockets};
+use crate::rate::Rates;
+use crate::root_key::{self, RootKey};
+use crate::server::{Admission, Documents, Identity, Responses, Sockets};
 use crate::sessions::SessionService;
 use crate::storage::{Store, StoreError};
 use crate::telemetry::Metrics;
+
+/// So long a process may take to open its store before clients are told that it is away.
+const OPENING: Duration = Duration::from_secs(4);
 
 /// The services, on an open store.
 pub struct Shop {
@@ -41,6 +48,8 @@ pub struct Shop {
     pub orders: Arc<OrderService>,
     /// How the one becomes the other.
     pub checkout: Arc<CheckoutService>,
+    /// How much each client may ask for.
+    pub rates: Rates,
     /// Signs the cursors of lists.
     pub cursors: CursorKey,
 }
@@ -59,7 +68,7 @@ impl Shop {
         tiers.tell(metrics);
         let caches = CatalogCaches::new(tiers, &name, is_shared, metrics);
         let cursors = CursorKey::derive(&root);
-        let catalog = CatalogService::new(store.clone(), clock.clone(), cursors, caches);
+        let catalog = CatalogService::new(store.clone(), clock.clone(), cursors.clone(), caches);
         let caches = StockCaches::new(tiers, &name, is_shared, metrics);
         let low_stock = rules.low_stock.into();
         let inventory =
@@ -76,7 +85,6 @@ impl Shop {
         };
         let counters = metrics.checkouts().clone();
         let checkout = CheckoutService::new(parts, clock, rules.payment_within, counters);
-        let cursors = CursorKey::derive(&root);
         Ok(Self {
             catalog: Arc::new(catalog),
             inventory,
@@ -84,6 +92,7 @@ impl Shop {
             carts,
             orders,
             checkout,
+            rates: Rates::new(&rules.rates, tiers, &name),
             cursors,
             store,
         })
@@ -93,8 +102,7 @@ impl Shop {
 /// Tells this shop from others that share a Redis: the same for all instances on one store, and
 /// nothing that the root key could be guessed from.
 fn shop_name(root: &RootKey) -> String {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, root);
-    let name = hmac::sign(&key, b"vitrina cache name, first form");
+    let name = root_key::mark(root, "vitrina cache name, first form");
     URL_SAFE_NO_PAD.encode(&name.as_ref()[..8])
 }
 
@@ -110,7 +118,12 @@ pub struct App {
     /// The metrics of the process.
     pub metrics: Arc<Metrics>,
     pub(crate) documents: Documents,
+    pub(crate) responses: Responses,
     pub(crate) sockets: Sockets,
+    pub(crate) admission: Admission,
+    is_stopping: AtomicBool,
+    began: Instant,
+    is_open: watch::Sender<bool>,
     shop: OnceLock<Arc<Shop>>,
 }
 
@@ -120,8 +133,13 @@ impl App {
         Self {
             graph: ShopGraph::new(config.introspection),
             identity: Identity::new(&config.auth),
-            documents: Documents::new(&config.limits),
+            documents: Documents::new(&config.limits, config.trusted.clone()),
+            responses: Responses::new(&config, &metrics),
             sockets: Sockets::new(&config.limits.sockets, metrics.clone()),
+            admission: Admission::new(&config.limits.work, metrics.clone()),
+            is_stopping: AtomicBool::new(false),
+            began: Instant::now(),
+            is_open: watch::Sender::new(false),
             metrics,
             config,
             shop: OnceLock::new(),
@@ -131,6 +149,35 @@ impl App {
     /// Opens the shop: from now on it serves. Only the first call counts.
     pub fn open(&self, shop: Shop) {
         let _ = self.shop.set(Arc::new(shop));
+        self.is_open.send_replace(true);
+    }
+
+    /// The shop; of a process that has just started, when it is open. So clients of one that is
+    /// started anew wait for a moment and are not sent away; where the store is away for longer,
+    /// nobody waits for it.
+    pub(crate) async fn opened(&self) -> Option<&Arc<Shop>> {
+        if self.shop.get().is_none() {
+            let mut is_open = self.is_open.subscribe();
+            let opening = is_open.wait_for(|is_open| *is_open);
+            let _ = timeout_at(self.began + OPENING, opening).await;
+        }
+        self.shop()
+    }
+
+    /// From now on it is not ready any more, and clients are told to go elsewhere.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is about to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Whether a browser gets GraphiQL. Where only trusted documents are executed and the schema is
+    /// not told, there is nothing that the page could do.
+    pub(crate) fn has_page(&self) -> bool {
+        self.config.introspection || !self.documents.is_closed()
     }
 
     /// The shop, once it is open.

@@ -1,7 +1,8 @@
-//! The command line: `vitrina serve | migrate | demo | token | schema | category | check | export |
-//! health`.
+//! The command line: `vitrina serve | migrate | demo | token | schema | documents | category | check |
+//! export | health`.
 
 mod catalog;
+mod documents;
 mod serve;
 
 use std::net::SocketAddr;
@@ -34,7 +35,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Serve the shop over HTTP
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     /// Bring the tables of a Cassandra store up to date
     Migrate(StoreArgs),
     /// Fill a store with the demo shop
@@ -43,6 +44,8 @@ enum Command {
     Token(TokenArgs),
     /// Print the GraphQL schema
     Schema,
+    /// Check a folder of documents and write its manifest, for `serve --documents`
+    Documents(documents::DocumentsArgs),
     /// Look after categories: how they are laid out, splitting them
     Category(catalog::CategoryArgs),
     /// Compare products with their rows and counts, and mend what disagrees
@@ -56,7 +59,14 @@ enum Command {
 #[derive(Args)]
 struct StoreArgs {
     /// Where the data is: embedded:DIR or cassandra://host:port,host:port/keyspace?dc=dc1&rf=3
-    #[arg(long, env = "VITRINA_STORE", default_value = "embedded:./data", value_name = "STORE")]
+    // Somebody may have put a password into it, which is refused; the help would show it.
+    #[arg(
+        long,
+        env = "VITRINA_STORE",
+        default_value = "embedded:./data",
+        value_name = "STORE",
+        hide_env_values = true
+    )]
     store: String,
     /// User name for Cassandra; its password comes from `VITRINA_CASSANDRA_PASSWORD`
     #[arg(long, env = "VITRINA_CASSANDRA_USER", value_name = "NAME")]
@@ -91,7 +101,7 @@ impl StoreArgs {
 #[derive(Args)]
 struct AuthArgs {
     /// The identity provider's public keys (a JSON Web Key Set): a file, or an https:// address
-    #[arg(long, env = "VITRINA_JWKS", value_name = "FILE|ADDRESS")]
+    #[arg(long, env = "VITRINA_JWKS", value_name = "FILE|ADDRESS", hide_env_values = true)]
     jwks: Option<String>,
     /// The `iss` that every token must have
     #[arg(long, env = "VITRINA_JWT_ISSUER", value_name = "NAME")]
@@ -172,7 +182,13 @@ struct TokenArgs {
     #[command(flatten)]
     auth: AuthArgs,
     /// The store whose running demo accepts the token, if there is no `VITRINA_JWT_SECRET`
-    #[arg(long, env = "VITRINA_STORE", default_value = "embedded:./data", value_name = "STORE")]
+    #[arg(
+        long,
+        env = "VITRINA_STORE",
+        default_value = "embedded:./data",
+        value_name = "STORE",
+        hide_env_values = true
+    )]
     store: String,
 }
 
@@ -206,8 +222,8 @@ impl Failure {
 /// Runs the command that the command line names.
 pub fn main() -> ExitCode {
     let command = Cli::parse().command;
-    let command =
-        command.unwrap_or_else(|| Command::Serve(serve::ServeArgs::parse_from(["serve"])));
+    let command = command
+        .unwrap_or_else(|| Command::Serve(Box::new(serve::ServeArgs::parse_from(["serve"]))));
     match run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -250,6 +266,7 @@ fn run(command: Command) -> Result<(), Failure> {
             print!("{}", ShopGraph::new(true).sdl());
             Ok(())
         }
+        Command::Documents(args) => runtime()?.block_on(documents::documents(&args)),
         Command::Category(args) => {
             args.store().config()?;
             let _log = telemetry::init(args.store().log);

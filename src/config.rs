@@ -2,6 +2,7 @@
 
 mod auth;
 mod cache;
+mod origins;
 mod store;
 
 use std::fmt;
@@ -10,11 +11,17 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use crate::rate::RateLimits;
+use crate::server::WorkLimits;
+
 pub use self::auth::{
     AuthConfig, JWKS, JWT_SECRET, JWT_SECRET_PREVIOUS, JwksConfig, JwksSource, MIN_SECRET_BYTES,
 };
 pub use self::cache::{CacheConfig, RedisConfig};
+pub use self::origins::Origins;
 pub use self::store::{CassandraConfig, StoreConfig};
+
+use crate::server::Trusted;
 
 /// Why a setting cannot be used. The message names the setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +70,10 @@ pub struct Config {
     pub rules: ShopRules,
     /// What the payment service signs its messages with; without it there is no payment hook.
     pub payment_secret: Option<Secret>,
+    /// The only documents that are executed; without them, every document that passes the checks.
+    pub trusted: Option<Trusted>,
+    /// The sites whose pages may use the shop from a browser, beside its own.
+    pub origins: Origins,
 }
 
 /// How the shop does business.
@@ -72,11 +83,17 @@ pub struct ShopRules {
     pub low_stock: u32,
     /// An order that is not paid within this time is cancelled.
     pub payment_within: Duration,
+    /// What clients may ask for.
+    pub rates: RateLimits,
 }
 
 impl Default for ShopRules {
     fn default() -> Self {
-        Self { low_stock: 5, payment_within: Duration::from_secs(15 * 60) }
+        Self {
+            low_stock: 5,
+            payment_within: Duration::from_secs(15 * 60),
+            rates: RateLimits::default(),
+        }
     }
 }
 
@@ -128,8 +145,45 @@ pub struct Limits {
     pub operations: usize,
     /// Memory for documents that were parsed and checked, in bytes, about.
     pub document_cache_bytes: u64,
+    /// Memory for answers that are the same for everybody, in bytes, about; 0 keeps none.
+    pub response_cache_bytes: u64,
+    /// What connections may take.
+    pub connections: ConnectionLimits,
+    /// How much is worked on at once.
+    pub work: WorkLimits,
+    /// So many proxies stand in front of the server and say in `X-Forwarded-For` for whom they ask.
+    pub proxies: usize,
     /// What WebSocket connections may take.
     pub sockets: SocketLimits,
+}
+
+/// What connections may take, whatever is spoken on them. Over a number a client is told to come
+/// back later; over a time the connection ends.
+#[derive(Debug, Clone)]
+pub struct ConnectionLimits {
+    /// Connections in all.
+    pub all: usize,
+    /// Connections from one address; of IPv6, from one network of a client (/64).
+    pub per_address: usize,
+    /// Time from the first byte of a request to the end of its head.
+    pub head_within: Duration,
+    /// Time in which a client must take some of what is written to it.
+    pub take_within: Duration,
+    /// How long a connection may be quiet between two requests. Longer than the proxies in front of
+    /// a shop keep theirs (commonly 60 s), so that it is they who hang up.
+    pub quiet_within: Duration,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            all: 20_000,
+            per_address: 1_000,
+            head_within: Duration::from_secs(10),
+            take_within: Duration::from_secs(10),
+            quiet_within: Duration::from_secs(75),
+        }
+    }
 }
 
 /// What WebSocket connections may take. A message is as long as a body at the most. Over a number
@@ -165,6 +219,10 @@ impl Default for SocketLimits {
     }
 }
 
+/// Memory for answers that are the same for everybody, unless told otherwise: some ten thousand cards
+/// or pages, more than are hot within half a second.
+pub const RESPONSE_CACHE_BYTES: u64 = 64 << 20;
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -179,6 +237,10 @@ impl Default for Limits {
             cost: 10_000,
             operations: 20,
             document_cache_bytes: 32 << 20,
+            response_cache_bytes: RESPONSE_CACHE_BYTES,
+            connections: ConnectionLimits::default(),
+            work: WorkLimits::default(),
+            proxies: 0,
             sockets: SocketLimits::default(),
         }
     }
@@ -197,6 +259,33 @@ fn host_and_port(text: &str, default_port: u16) -> Option<(&str, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_configuration_can_be_shown() {
+        let secret = |name: &str| Secret::new(format!("hunter2 {name}").repeat(MIN_SECRET_BYTES));
+        let mut store = StoreConfig::parse("cassandra://db-1/shop").unwrap();
+        if let StoreConfig::Cassandra(cassandra) = &mut store {
+            cassandra.credentials = Some(("shop".to_owned(), secret("cassandra")));
+        }
+        let auth = AuthConfig::new(secret("now")).and_then(|a| a.with_previous(secret("before")));
+        let config = Config {
+            listen: ([127, 0, 0, 1], 0).into(),
+            store,
+            auth: auth.unwrap(),
+            limits: Limits::default(),
+            introspection: true,
+            cache: CacheConfig::parse("redis://shop:hunter2@cache-1").unwrap(),
+            tells_reads: false,
+            rules: ShopRules::default(),
+            payment_secret: Some(secret("payments")),
+            trusted: None,
+            origins: Origins::parse("https://shop.example").unwrap(),
+        };
+        for shown in [format!("{config:?}"), format!("{config:#?}")] {
+            assert!(shown.contains("db-1") && shown.contains("cache-1"), "{shown}");
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
+    }
 
     #[test]
     fn a_secret_is_never_shown() {

@@ -4,9 +4,14 @@
 //! shopper or a member of staff can mend; an [`Error`] ends a field or a request with a code in
 //! `extensions.code`. Neither carries text of a driver, a path of the machine or a query.
 
+use std::time::Duration;
+
 use async_graphql::{Enum, ErrorExtensionValues, ServerError, SimpleObject};
 
 use crate::storage::StoreError;
+
+/// When to come back where nothing says how long it takes.
+const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// Why a mutation did not do what was asked, for a program to act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
@@ -65,6 +70,8 @@ pub enum Error {
     BadUserInput(String),
     /// A persisted query is asked for by its hash and this server does not know it.
     PersistedQueryNotFound,
+    /// Only registered documents are executed, and this is none of them.
+    DocumentNotTrusted,
     /// A cursor that was not given for this list.
     InvalidCursor,
     /// The document asks for more than one request may.
@@ -73,8 +80,13 @@ pub enum Error {
     Unauthenticated(&'static str),
     /// A valid token whose bearer may not do this.
     Forbidden(&'static str),
-    /// The client has more open or running than it may.
-    RateLimited(String),
+    /// The client has asked for more than its share, or has more open than it may.
+    RateLimited {
+        /// What there is too much of.
+        message: String,
+        /// After this time the same request is no longer too much.
+        wait: Duration,
+    },
     /// The request took longer than its deadline.
     Timeout,
     /// A server behind this one does not answer.
@@ -89,11 +101,12 @@ impl Error {
         match self {
             Self::BadUserInput(_) => "BAD_USER_INPUT",
             Self::PersistedQueryNotFound => "PERSISTED_QUERY_NOT_FOUND",
+            Self::DocumentNotTrusted => "DOCUMENT_NOT_TRUSTED",
             Self::InvalidCursor => "INVALID_CURSOR",
             Self::QueryTooComplex(_) => "QUERY_TOO_COMPLEX",
             Self::Unauthenticated(_) => "UNAUTHENTICATED",
             Self::Forbidden(_) => "FORBIDDEN",
-            Self::RateLimited(_) => "RATE_LIMITED",
+            Self::RateLimited { .. } => "RATE_LIMITED",
             Self::Timeout => "TIMEOUT",
             Self::Unavailable => "UNAVAILABLE",
             Self::Internal => "INTERNAL",
@@ -105,10 +118,14 @@ impl Error {
         match self {
             Self::BadUserInput(message)
             | Self::QueryTooComplex(message)
-            | Self::RateLimited(message) => message,
+            | Self::RateLimited { message, .. } => message,
             Self::Unauthenticated(message) | Self::Forbidden(message) => message,
             // Clients that send persisted queries look for exactly this.
             Self::PersistedQueryNotFound => "PersistedQueryNotFound",
+            Self::DocumentNotTrusted => {
+                "This server executes only the documents that are registered with it, and this is \
+                 none of them."
+            }
             Self::InvalidCursor => {
                 "This is not a cursor of this list. Use one that came with the same list and the \
                  same arguments, such as category, sort and price range."
@@ -129,9 +146,26 @@ impl Error {
         Self::BadUserInput(format!("Argument \"{name}\": {fault}."))
     }
 
+    /// A client that has more open or running than it may.
+    pub fn too_many(message: String) -> Self {
+        Self::RateLimited { message, wait: SHORT_WAIT }
+    }
+
+    /// When to come back, where that is known.
+    pub fn wait(&self) -> Option<Duration> {
+        match self {
+            Self::RateLimited { wait, .. } => Some(*wait),
+            Self::Unavailable => Some(SHORT_WAIT),
+            _ => None,
+        }
+    }
+
     fn extensions(&self) -> ErrorExtensionValues {
         let mut extensions = ErrorExtensionValues::default();
         extensions.set("code", self.code());
+        if let Some(wait) = self.wait() {
+            extensions.set("retryAfterMs", u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        }
         extensions
     }
 }

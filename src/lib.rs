@@ -52,6 +52,7 @@ pub mod orders;
 pub mod owner;
 pub mod page;
 pub mod product_id;
+pub mod rate;
 pub mod root_key;
 pub mod server;
 pub mod sessions;

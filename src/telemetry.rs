@@ -3,6 +3,9 @@
 mod checkouts;
 mod log;
 mod operations;
+mod plain;
+mod pressure;
+mod responses;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,6 +20,8 @@ use prometheus_client::registry::{Registry, Unit};
 pub use self::checkouts::CheckoutCounters;
 pub use self::log::{LogGuard, init};
 pub(crate) use self::operations::{OperationLine, OperationReads, OperationStats, PageStats};
+pub(crate) use self::pressure::Pressure;
+pub(crate) use self::responses::ResponseCounters;
 
 /// Upper bounds of the time histograms, in seconds: from a hit in memory to the request deadline.
 const SECONDS: [f64; 14] = [
@@ -59,7 +64,17 @@ macro_rules! label_values {
     )+};
 }
 
+/// What an operation is for. Those who buy are served first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Traffic {
+    /// Carts, checkouts, orders and sessions.
+    Buying,
+    /// Everything else.
+    Browsing,
+}
+
 label_values! {
+    Traffic { Buying = "buying", Browsing = "browsing" }
     CallKind { Read = "read", Write = "write" }
     Outcome { Ok = "ok", Refused = "refused", Failed = "failed" }
     CacheResult { Hit = "hit", Miss = "miss" }
@@ -97,9 +112,12 @@ pub struct Metrics {
     documents: Family<DocumentLabels, Counter>,
     cache_lookups: Family<CacheLabels, Counter>,
     in_work: Gauge,
+    pressure: Pressure,
+    responses: ResponseCounters,
     stock: StockCounters,
     checkouts: CheckoutCounters,
     redis_in_use: Gauge,
+    store_given_up: Gauge,
     degraded: Counter,
     sockets: Gauge,
     subscriptions: Gauge,
@@ -228,6 +246,8 @@ impl Default for Metrics {
             cache_lookups.clone(),
         );
         registry.register("requests_in_work", "HTTP requests being worked on", in_work.clone());
+        let pressure = Pressure::register(&mut registry);
+        let responses = ResponseCounters::register(&mut registry);
         let stock = StockCounters::default();
         for (name, help, counter) in [
             ("stock_rounds", "Conditional writes of stock rows", &stock.rounds),
@@ -238,20 +258,18 @@ impl Default for Metrics {
             registry.register(name, help, counter.clone());
         }
         let checkouts = CheckoutCounters::register(&mut registry);
-        let redis_in_use = Gauge::default();
-        registry.register(
-            "redis_in_use",
-            "1 while Redis answers, 0 while it is left alone or there is none",
-            redis_in_use.clone(),
-        );
         let degraded = Counter::default();
-        registry.register(
-            "degraded_operations",
-            "Operations that wanted Redis and did without",
-            degraded.clone(),
-        );
+        let help = "Operations that wanted Redis and did without";
+        registry.register("degraded_operations", help, degraded.clone());
+        let (redis_in_use, store_given_up) = (Gauge::default(), Gauge::default());
         let (sockets, subscriptions) = (Gauge::default(), Gauge::default());
         for (name, help, gauge) in [
+            (
+                "redis_in_use",
+                "1 while Redis answers, 0 while it is left alone or there is none",
+                &redis_in_use,
+            ),
+            ("store_given_up", "1 while too few nodes of the cluster answer", &store_given_up),
             ("websocket_connections", "WebSocket connections that are open", &sockets),
             ("subscriptions", "Subscriptions that run", &subscriptions),
         ] {
@@ -272,9 +290,12 @@ impl Default for Metrics {
             documents,
             cache_lookups,
             in_work,
+            pressure,
+            responses,
             stock,
             checkouts,
             redis_in_use,
+            store_given_up,
             degraded,
             sockets,
             subscriptions,
@@ -292,15 +313,23 @@ impl Metrics {
         out
     }
 
-    /// Notes a call to the store, for the metrics and for the operation it is part of.
-    pub fn store_call(&self, table: &'static str, kind: CallKind, started: Instant, ok: bool) {
+    /// Notes a call to the store that read, and how many keys and ranges it looked up, for the
+    /// metrics and for the operation it is part of.
+    pub fn store_read(&self, table: &'static str, started: Instant, ok: bool, lookups: u32) {
+        self.store_call(table, CallKind::Read, started, ok);
+        OperationStats::store_read(lookups);
+    }
+
+    /// The same for one that wrote.
+    pub fn store_write(&self, table: &'static str, started: Instant, ok: bool) {
+        self.store_call(table, CallKind::Write, started, ok);
+    }
+
+    fn store_call(&self, table: &'static str, kind: CallKind, started: Instant, ok: bool) {
         let labels = StoreLabels { table, kind };
         self.store_calls.get_or_create(&labels).observe(started.elapsed().as_secs_f64());
         if !ok {
             self.store_failures.get_or_create(&labels).inc();
-        }
-        if kind == CallKind::Read {
-            OperationStats::store_read();
         }
     }
 
@@ -333,6 +362,21 @@ impl Metrics {
     /// Notes whether Redis is in use.
     pub(crate) fn redis_in_use(&self, in_use: bool) {
         self.redis_in_use.set(in_use.into());
+    }
+
+    /// Notes whether the cluster was given up.
+    pub(crate) fn store_given_up(&self, is_out: bool) {
+        self.store_given_up.set(is_out.into());
+    }
+
+    /// What more clients and requests than there is room for count.
+    pub(crate) fn pressure(&self) -> &Pressure {
+        &self.pressure
+    }
+
+    /// What the cache of answers counts.
+    pub(crate) fn responses(&self) -> &ResponseCounters {
+        &self.responses
     }
 
     pub(crate) fn in_work(&self) -> &Gauge {

@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
+use super::connection::Connection;
 use super::figures::{Variant, print_variants};
-use super::http::Connection;
+use super::http;
 use super::requests::{Kind, PAGE_SIZE, Requests};
 use super::roles::{BARE_CARD, BARE_PAGE, SHOP};
 use super::worker::{Role, Worker, folder, schedule};
@@ -24,7 +25,7 @@ impl Lane {
         address: SocketAddr,
         settings: &Settings,
     ) -> Result<Self> {
-        let connections = Connection::open_many(address, settings.connections).await?;
+        let connections = http::connect(address, settings.connections).await?;
         Ok(Self { variant: Variant::new(name, base), requests, connections })
     }
 }
@@ -39,13 +40,15 @@ pub(crate) async fn run(settings: &Settings) -> Result<()> {
     let card = |path| Requests::new(Kind::Card, path);
     let pages = |path| Requests::new(Kind::Page, path);
     let fresh = Requests::new(Kind::FreshCard, SHOP);
+    let hot = Requests::new(Kind::HotCard, SHOP);
     let mut lanes = [
         Lane::open("bare handler, bytes of a card", 0, card(BARE_CARD), bare, settings).await?,
         Lane::open("card, repeated document", 0, card(SHOP), shop, settings).await?,
+        Lane::open("always the same card", 0, hot, shop, settings).await?,
         Lane::open("card, parse and check each time", 0, fresh, shop, settings).await?,
-        Lane::open(format!("bare handler, bytes of {page}"), 3, pages(BARE_PAGE), bare, settings)
+        Lane::open(format!("bare handler, bytes of {page}"), 4, pages(BARE_PAGE), bare, settings)
             .await?,
-        Lane::open(format!("{page}, repeated"), 3, pages(SHOP), shop, settings).await?,
+        Lane::open(format!("{page}, repeated"), 4, pages(SHOP), shop, settings).await?,
     ];
     for (time, counts) in schedule(settings) {
         for Lane { variant, requests, connections } in &mut lanes {

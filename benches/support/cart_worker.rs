@@ -22,7 +22,7 @@ use vitrina::storage::Store;
 
 use super::Result;
 use super::carts::{LINES, PRODUCTS, add_body, cart_body, place_of};
-use super::roles::{Answers, bare, control, demo_shop, listen, token};
+use super::roles::{Answers, bare, control, demo_shop, listen, open, token};
 use vitrina::owner::Owner;
 
 /// Where the bare handler answers.
@@ -58,7 +58,7 @@ pub(super) async fn work() -> Result<()> {
     Answers::of(&shop, &lines, Some(&visitor)).await?;
     let answers = Answers::of(&shop, &[cart_body()], Some(&visitor)).await?;
     let bare = Router::new().route(BARE_CART, post(bare).with_state(answers));
-    control.tell(&format!("{} {}", listen(shop).await?, listen(bare).await?)).await?;
+    control.tell(&format!("{} {}", open(&shop).await?, listen(bare).await?)).await?;
     while let Some(order) = control.hear().await? {
         let started = Instant::now();
         let done = || started.elapsed().as_millis();

@@ -10,10 +10,11 @@ use vitrina::server::Role as ViewerRole;
 
 use super::cart_worker::{BARE_CART, customer};
 use super::cassandra::kind;
+use super::connection::Connection;
 use super::figures::{
     Ratios, Round, Variant, float, print_table, print_variants, ratios, thousands,
 };
-use super::http::Connection;
+use super::http;
 use super::requests::{Requests, STAMP, post};
 use super::roles::{SHOP, token};
 use super::worker::{Role, Worker, folder, schedule};
@@ -39,7 +40,7 @@ pub(super) const LINES: u64 = 3;
 /// measured is carts.
 pub(super) const PRODUCTS: u64 = 24;
 /// Visitors who take turns: so many that their carts stay short.
-const VISITORS: u64 = 4_096;
+pub(super) const VISITORS: u64 = 4_096;
 /// Requests that a visitor makes in a row.
 pub(super) const VISIT: usize = 8;
 
@@ -98,12 +99,12 @@ fn looks(tokens: &[String], path: &str, visit: usize) -> Requests {
     Requests::of_callers(&callers, CART_ANSWER, path, visit)
 }
 
-/// Changes of callers' carts, each with a key of its own.
-fn adds(tokens: &[String]) -> Requests {
-    let key = format!("bench{STAMP}");
+/// Changes of callers' carts, each with a key of its own that begins with a name.
+pub(super) fn adds(tokens: &[String], path: &str, name: &str) -> Requests {
+    let key = format!("{name}{STAMP}");
     let callers =
         (0..).zip(tokens).map(|(caller, token)| (token.clone(), add_body(caller, 0, &key)));
-    Requests::of_callers(&callers.collect::<Vec<_>>(), ADD_ANSWER, SHOP, VISIT)
+    Requests::of_callers(&callers.collect::<Vec<_>>(), ADD_ANSWER, path, VISIT)
 }
 
 /// A variant with what its rounds need.
@@ -122,8 +123,7 @@ impl<'a> Lane<'a> {
         requests: &'a Requests,
         settings: &Settings,
     ) -> Result<Self> {
-        let connections =
-            Connection::open_many(worker.address(port)?, settings.connections).await?;
+        let connections = http::connect(worker.address(port)?, settings.connections).await?;
         Ok(Self { variant: Variant::new(name, base), worker, requests, connections })
     }
 }
@@ -159,10 +159,10 @@ pub(super) fn print_targets(figures: &[(String, Ratios, f64)]) {
 pub(crate) async fn operations(store: &str, settings: &Settings) -> Result<()> {
     let folder = folder()?;
     let shop = Worker::start(Role::Carts, store, folder.path()).await?;
-    let mut connections = Connection::open_many(shop.address(0)?, settings.connections).await?;
+    let mut connections = http::connect(shop.address(0)?, settings.connections).await?;
     let guests = guests(&mut connections).await?;
     let bare = looks(&guests, BARE_CART, VISIT);
-    let (looks, adds) = (looks(&guests, SHOP, VISIT), adds(&guests));
+    let (looks, adds) = (looks(&guests, SHOP, VISIT), adds(&guests, SHOP, "bench"));
     let what = format!("{}, {} guests, over HTTP", kind(store), thousands(float(VISITORS)));
     if !store.starts_with("cassandra") {
         let lanes = [
@@ -220,7 +220,7 @@ pub(crate) async fn operations(store: &str, settings: &Settings) -> Result<()> {
 }
 
 /// Begins sessions of guests and puts something into their carts; the tokens.
-async fn guests(connections: &mut [Connection]) -> Result<Vec<String>> {
+pub(super) async fn guests(connections: &mut [Connection]) -> Result<Vec<String>> {
     let each = VISITORS.div_ceil(connections.len() as u64);
     let begun = (0..).zip(connections).map(|(place, connection)| async move {
         let mut tokens = Vec::new();
@@ -318,7 +318,7 @@ pub(crate) async fn many(stores: [&str; 2], settings: &Settings) -> Result<()> {
         fill(&mut shop, store, count).await?;
         shops.push(shop);
         let visitors = customers("shopper", VISITORS, count / VISITORS)?;
-        requests.push((looks(&visitors, SHOP, VISIT), adds(&visitors)));
+        requests.push((looks(&visitors, SHOP, VISIT), adds(&visitors, SHOP, "bench")));
     }
     println!();
     tokio::time::sleep(REST).await;

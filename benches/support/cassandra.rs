@@ -10,7 +10,7 @@ use vitrina::config::StoreConfig;
 use vitrina::storage;
 
 use super::figures::{Variant, print_variants};
-use super::http::Connection;
+use super::http;
 use super::requests::{Kind, Requests};
 use super::roles::SHOP;
 use super::worker::{Role, Worker, folder, schedule};
@@ -72,7 +72,7 @@ async fn measure(store: &str, settings: &Settings) -> Result<()> {
     // The first one makes and fills the tables that the second one reads.
     let shop = Worker::start(Role::Serve, store, folder.path()).await?;
     let mut driver = Worker::start(Role::Drive, store, folder.path()).await?;
-    let mut connections = Connection::open_many(shop.address(0)?, settings.connections).await?;
+    let mut connections = http::connect(shop.address(0)?, settings.connections).await?;
     let requests = Requests::new(Kind::Card, SHOP);
     let mut loads = vec![1, settings.connections];
     loads.dedup();

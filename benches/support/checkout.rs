@@ -7,8 +7,8 @@ use vitrina::server::Role as ViewerRole;
 
 use super::carts::{Lane, print_targets, rounds};
 use super::cassandra::kind;
+use super::connection::Connection;
 use super::figures::{Ratios, Round, Variant, float, print_table, ratios, thousands};
-use super::http::Connection;
 use super::requests::{Requests, post};
 use super::roles::{SHOP, token};
 use super::worker::{Role, Worker, folder, schedule};
@@ -17,7 +17,7 @@ use super::{Result, Settings};
 /// Buyers of one product.
 const HOT_BUYERS: usize = 1_000;
 /// Carts that are filled for a second of a round: more than are bought.
-const CARTS_A_SECOND: u128 = 4_000;
+pub(super) const CARTS_A_SECOND: u128 = 4_000;
 /// How long filling them, or the shop, may take.
 const FILL_WITHIN: Duration = Duration::from_secs(900);
 /// Orders of a short history …
@@ -34,10 +34,26 @@ const PARTITIONS_TARGET: f64 = 3.0;
 /// How much more the hundredth page may take than the first.
 const FAR_TARGET: f64 = 1.2;
 
+/// A page of a history.
 const PAGE: &str = "query($after: String) { orders(first: 20, after: $after) { \
                     nodes { id status createdAt total { amount } lines { productId quantity } } \
                     pageInfo { hasNextPage endCursor } } }";
-const PAGE_ANSWER: &[u8] = br#"{"data":{"orders":{"nodes":[{"id":""#;
+/// How its answer begins.
+pub(super) const PAGE_ANSWER: &[u8] = br#"{"data":{"orders":{"nodes":[{"id":""#;
+
+/// Buying what is in the cart.
+const BUY: &str = "mutation Buy($input: CheckoutInput!) { checkout(input: $input) { \
+                   order { id status total { amount } paymentDueAt } userErrors { code } } }";
+/// How the answer begins.
+pub(super) const BUY_ANSWER: &[u8] = br#"{"data":{"checkout":{"order":{"id":""#;
+
+/// The body of a request that buys what is in the caller's cart from a zone.
+pub(super) fn buy_body(zone: &str) -> String {
+    let address = json!({ "city": "Москва", "street": "Тверская, 1" });
+    let input = json!({ "idempotencyKey": "bench", "geoZone": zone, "paymentMethod": "card",
+        "shippingAddress": address });
+    json!({ "query": BUY, "variables": { "input": input } }).to_string()
+}
 
 /// A worker with a filled shop.
 async fn open(store: &str, settings: &Settings, folder: &std::path::Path) -> Result<Worker> {
@@ -155,7 +171,8 @@ pub(crate) async fn hot(store: &str, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-fn page_body(after: Option<&str>) -> String {
+/// The body of a request for it.
+pub(super) fn page_body(after: Option<&str>) -> String {
     json!({ "query": PAGE, "variables": { "after": after } }).to_string()
 }
 

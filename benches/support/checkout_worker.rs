@@ -1,5 +1,6 @@
 //! The worker that buys, and fills histories, when it is told to.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ use vitrina::telemetry::Metrics;
 
 use super::Result;
 use super::requests::below;
-use super::roles::{config, control, listen, shop};
+use super::roles::{config, control, open, shop};
 
 /// The zone of all stock here.
 const ZONE: &str = "Склад";
@@ -70,7 +71,7 @@ pub(super) async fn work() -> Result<()> {
     let config = config(CacheConfig::Memory)?;
     let (clock, metrics) = (Arc::new(SystemClock), Arc::new(Metrics::default()));
     let store = storage::open(&config.store, clock.clone(), metrics.clone()).await?;
-    let port = listen(shop(config.clone(), store.clone(), &metrics).await?).await?;
+    let port = open(&shop(config.clone(), store.clone(), &metrics).await?).await?;
     let opened =
         Shop::open(store.clone(), clock.clone(), &Tiers::Memory, &config.rules, &metrics).await?;
     let caches = StockCaches::new(&Tiers::Memory, "apart", store.is_shared(), &metrics);
@@ -109,14 +110,14 @@ pub(super) async fn work() -> Result<()> {
                 let time = Duration::from_millis(millis.parse()?);
                 buyers.buy(*way == "combined", count.parse()?, time).await?
             }
-            ["calls"] => buyers.calls().to_string(),
+            ["calls"] => store_calls(&buyers.metrics).to_string(),
             ["errors"] => buyers.errors.swap(0, Ordering::SeqCst).to_string(),
             ["rest"] => {
                 tokio::time::sleep(REST).await;
                 String::new()
             }
             ["history", user, orders] => {
-                buyers.history(user, orders.parse()?).await?;
+                fill_history(&buyers.store, user, orders.parse()?).await?;
                 String::new()
             }
             _ => return Err(format!("an order that cannot be read: {order}").into()),
@@ -126,8 +127,13 @@ pub(super) async fn work() -> Result<()> {
     Ok(())
 }
 
+/// The name of the customer with this cart.
+pub(super) fn buyer(cart: u64) -> String {
+    format!("buyer-{cart}")
+}
+
 fn owner(cart: u64) -> Owner {
-    Owner::User(format!("buyer-{cart}").into())
+    Owner::User(buyer(cart).into())
 }
 
 impl Buyers {
@@ -135,34 +141,13 @@ impl Buyers {
         if self.store.categories().await?.is_empty() {
             demo::fill(self.store.as_ref(), products, &SystemClock, |_| {}).await?;
         }
-        let row = |place| {
-            let product = catalogue::product(place).id;
-            (StockKey { product, zone: GeoZone::new_unchecked(ZONE) }, UNITS)
-        };
-        Ok(self.store.stock_up((0..products).map(row).collect(), SystemClock.now()).await?)
+        let rows = plenty(products, ZONE);
+        Ok(self.store.stock_up(rows, SystemClock.now()).await?)
     }
 
     async fn carts(&self, count: u64, products: u64) -> Result<()> {
         let first = self.filled.load(Ordering::SeqCst).max(self.next.load(Ordering::SeqCst));
-        let lines = LINES.min(usize::try_from(products)?);
-        let mut writes = Vec::new();
-        for cart in first..first + count {
-            let mut draws = cart;
-            let mut units: Vec<Units> = Vec::with_capacity(lines);
-            while units.len() < lines {
-                let draft =
-                    catalogue::product(below(&mut draws, usize::try_from(products)?) as u64);
-                if units.iter().all(|line| line.product != draft.id) {
-                    let card = Card { name: draft.name, price: draft.price, image_url: None };
-                    units.push(Units { product: draft.id, units: 1, card });
-                }
-            }
-            let (id, at) = (Uuid::new_v4(), SystemClock.now());
-            let operation = Operation { id, at, is_keyed: false, change: Change::Add(units) };
-            let store = self.store.clone();
-            writes.push(async move { store.add_to_cart(&owner(cart), &operation).await });
-        }
-        stream::iter(writes).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        fill_carts(&self.store, first..first + count, products).await?;
         self.next.store(first, Ordering::SeqCst);
         self.filled.store(first + count, Ordering::SeqCst);
         Ok(())
@@ -198,55 +183,89 @@ impl Buyers {
         }
         Ok(super::figures::Load::new(started.elapsed(), times).to_string())
     }
+}
 
-    /// All calls of the store so far.
-    fn calls(&self) -> u64 {
-        let text = self.metrics.encode();
-        let counts =
-            text.lines().filter(|line| line.starts_with("vitrina_store_call_seconds_count"));
-        counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
-    }
+/// All calls of the store so far. A histogram tells its count only as text.
+pub(super) fn store_calls(metrics: &Metrics) -> u64 {
+    let text = metrics.encode();
+    let counts = text.lines().filter(|line| line.starts_with("vitrina_store_call_seconds_count"));
+    counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
 
-    /// Fills the history of a customer as orders would have over twelve months.
-    async fn history(&self, user: &str, count: u64) -> Result<()> {
-        let owner = Owner::User(user.into());
-        let end = SystemClock.now();
-        let step = i64::try_from(YEAR.as_micros())? / i64::try_from(count)?;
-        let (mut parts, mut rows): (Vec<Month>, usize) = (Vec::new(), 0);
-        let mut orders = Vec::new();
-        for number in (0..i64::try_from(count)?).rev() {
-            let at = Timestamp::from_micros(end.micros() - number * step).to_millis_precision();
-            let part = part_of(&parts, at);
-            if !parts.contains(&part) {
-                parts.push(part);
-                rows = 0;
-            }
-            rows += 1;
-            // As a shop decides it: a part that has grown large ends with its month.
-            let next = Month::of(at).next();
-            if rows >= MAX_PART_ROWS && !parts.contains(&next) {
-                parts.push(next);
-                rows = 0;
-            }
-            orders.push(order(&owner, at, part));
-        }
-        for part in &parts {
-            if part.start() <= end {
-                self.store.begin_history_part(&owner, *part).await?;
+/// Fills carts of buyers with a few of so many products each.
+pub(super) async fn fill_carts(
+    store: &Arc<dyn Store>,
+    carts: Range<u64>,
+    products: u64,
+) -> Result<()> {
+    let lines = LINES.min(usize::try_from(products)?);
+    let mut writes = Vec::new();
+    for cart in carts {
+        let mut draws = cart;
+        let mut units: Vec<Units> = Vec::with_capacity(lines);
+        while units.len() < lines {
+            let draft = catalogue::product(below(&mut draws, usize::try_from(products)?) as u64);
+            if units.iter().all(|line| line.product != draft.id) {
+                let card = Card { name: draft.name, price: draft.price, image_url: None };
+                units.push(Units { product: draft.id, units: 1, card });
             }
         }
-        let writes = orders.into_iter().map(|order| {
-            let store = self.store.clone();
-            async move {
-                let due = Due { at: end.after(YEAR), task: Task::Payment(order.id) };
-                store.place_order(&order, &due).await
-            }
-        });
-        Ok(stream::iter(writes.collect::<Vec<_>>())
-            .buffer_unordered(AT_ONCE)
-            .try_collect::<()>()
-            .await?)
+        let (id, at) = (Uuid::new_v4(), SystemClock.now());
+        let operation = Operation { id, at, is_keyed: false, change: Change::Add(units) };
+        let store = store.clone();
+        writes.push(async move { store.add_to_cart(&owner(cart), &operation).await });
     }
+    Ok(stream::iter(writes).buffer_unordered(AT_ONCE).try_collect::<()>().await?)
+}
+
+/// So much of so many products in a zone that it is never sold out.
+pub(super) fn plenty(products: u64, zone: &'static str) -> Vec<(StockKey, i64)> {
+    let row = |place| {
+        let product = catalogue::product(place).id;
+        (StockKey { product, zone: GeoZone::new_unchecked(zone) }, UNITS)
+    };
+    (0..products).map(row).collect()
+}
+
+/// Fills the history of a customer as orders would have over twelve months.
+pub(super) async fn fill_history(store: &Arc<dyn Store>, user: &str, count: u64) -> Result<()> {
+    let owner = Owner::User(user.into());
+    let end = SystemClock.now();
+    let step = i64::try_from(YEAR.as_micros())? / i64::try_from(count)?;
+    let (mut parts, mut rows): (Vec<Month>, usize) = (Vec::new(), 0);
+    let mut orders = Vec::new();
+    for number in (0..i64::try_from(count)?).rev() {
+        let at = Timestamp::from_micros(end.micros() - number * step).to_millis_precision();
+        let part = part_of(&parts, at);
+        if !parts.contains(&part) {
+            parts.push(part);
+            rows = 0;
+        }
+        rows += 1;
+        // As a shop decides it: a part that has grown large ends with its month.
+        let next = Month::of(at).next();
+        if rows >= MAX_PART_ROWS && !parts.contains(&next) {
+            parts.push(next);
+            rows = 0;
+        }
+        orders.push(order(&owner, at, part));
+    }
+    for part in &parts {
+        if part.start() <= end {
+            store.begin_history_part(&owner, *part).await?;
+        }
+    }
+    let writes = orders.into_iter().map(|order| {
+        let store = store.clone();
+        async move {
+            let due = Due { at: end.after(YEAR), task: Task::Payment(order.id) };
+            store.place_order(&order, &due).await
+        }
+    });
+    Ok(stream::iter(writes.collect::<Vec<_>>())
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await?)
 }
 
 fn request() -> CheckoutRequest {

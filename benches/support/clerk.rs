@@ -13,7 +13,7 @@ use vitrina::storage::{self, Store};
 use vitrina::telemetry::Metrics;
 
 use super::Result;
-use super::roles::{config, control, listen, shop};
+use super::roles::{config, control, open, shop};
 use super::shelf::Shelf;
 use super::writes::{WRITERS, Writes};
 
@@ -32,9 +32,9 @@ pub(super) async fn work() -> Result<()> {
     let plain = config(CacheConfig::Off)?;
     let store = storage::open(&plain.store, Arc::new(SystemClock), metrics.clone()).await?;
     let place = plain.store.clone();
-    let plain = listen(shop(plain, store.clone(), &metrics).await?).await?;
+    let plain = open(&shop(plain, store.clone(), &metrics).await?).await?;
     let cached = shop(config(CacheConfig::Memory)?, store.clone(), &metrics).await?;
-    control.tell(&format!("{plain} {}", listen(cached).await?)).await?;
+    control.tell(&format!("{plain} {}", open(&cached).await?)).await?;
     let mut writes = None;
     while let Some(order) = control.hear().await? {
         let words: Vec<&str> = order.split(' ').collect();

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tokio::net::TcpStream;
 
 use super::Result;
-use super::http::{read_some, write_all};
+use super::connection::{read_some, write_all};
 
 /// Longest line: a few numbers.
 const MAX_LINE: usize = 1_024;

@@ -9,6 +9,9 @@ use super::Result;
 /// The percentiles of times that are reported.
 const PERCENTILES: [usize; 3] = [50, 95, 99];
 
+/// The narrowest column of a table in a document: a line of fewer dashes is none.
+const MIN_WIDTH: usize = 3;
+
 /// What a load did in one round. As text it is how a worker tells of it.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
@@ -82,7 +85,8 @@ pub(super) struct Round {
 }
 
 impl Round {
-    fn per_second(&self) -> f64 {
+    /// How many a second.
+    pub(super) fn per_second(&self) -> f64 {
         self.load.per_second()
     }
 
@@ -106,6 +110,11 @@ impl Variant {
     /// A variant that is compared with the one at `base`.
     pub(super) fn new(name: impl Into<String>, base: usize) -> Self {
         Self { name: name.into(), base, rounds: Vec::new() }
+    }
+
+    /// The median of a figure of its rounds.
+    pub(super) fn median(&self, figure: impl Fn(&Round) -> f64) -> f64 {
+        median(self.rounds.iter().map(figure).collect())
     }
 }
 
@@ -183,6 +192,32 @@ pub(super) fn print_table(heading: &str, rows: &[Vec<String>]) {
         });
         let line: String = cells.collect();
         println!("{}", line.trim_end());
+    }
+    println!();
+}
+
+/// Prints rows, the first of which has the names of the columns, as a table that can be put into a
+/// document as it is; aligned like the others.
+pub(super) fn print_markdown(heading: &str, rows: &[Vec<String>]) {
+    println!("{heading}\n");
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0).max(MIN_WIDTH)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for (place, row) in rows.iter().enumerate() {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            if column == 0 { format!("| {cell:<width$} |") } else { format!(" {cell:>width$} |") }
+        });
+        println!("{}", cells.collect::<String>());
+        if place == 0 {
+            let lines = widths.iter().enumerate().map(|(column, width)| {
+                let line = "-".repeat(*width);
+                if column == 0 { format!("|-{line}-|") } else { format!("-{line}:|") }
+            });
+            println!("{}", lines.collect::<String>());
+        }
     }
     println!();
 }

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use serde_json::Value;
 
+use super::connection::Connection;
 use super::figures::{Load, float, print_table, thousands};
-use super::http::Connection;
+use super::http;
 use super::requests::{below, post};
 use super::roles::SHOP;
 use super::stand::{ANSWER, Inspector, PAGE, Stand, body, deep_page};
@@ -48,7 +49,7 @@ pub(crate) async fn run(stand: &mut Stand, settings: &Settings) -> Result<()> {
     let products = stand.hot_size;
     let shelf = stand.fill(products).await?;
     let pages = known_pages(stand, &shelf.name, products).await?;
-    let mut clients = Connection::open_many(stand.cached()?, settings.connections).await?;
+    let mut clients = http::connect(stand.cached()?, settings.connections).await?;
     let grace: u64 = stand.worker.order("grace", REST_WITHIN).await?.parse()?;
     let rounds = u32::try_from(settings.rounds)?;
     let length = (Duration::from_millis(grace) * GRACES).min(settings.round * rounds * MAX_BEFORE);

@@ -1,21 +1,15 @@
 //! The load generator: HTTP/1.1 connections that stay open, on one thread, with as little parsing
 //! as will do, so that it is not what limits the server.
 
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use tokio::net::TcpStream;
 
 use super::Result;
+use super::connection::Connection;
 use super::figures::Load;
 use super::requests::Requests;
-
-/// Largest answer, head and body: 24 cards with all their attributes fit in several times over.
-const MAX_ANSWER: usize = 256 << 10;
-/// Longest wait for an answer: longer than the server's own deadline.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// When a load ends.
 #[derive(Clone, Copy)]
@@ -26,152 +20,105 @@ pub(super) enum Until {
     Count(u64),
 }
 
-/// A connection, and the room for what goes over it.
-pub(super) struct Connection {
-    stream: TcpStream,
-    request: Vec<u8>,
-    answer: Vec<u8>,
+/// Connections that are asked for at once: a listener's queue takes so many before the system lets
+/// the others wait for a second.
+const CONNECT_AT_ONCE: usize = 256;
+
+/// What a load did, as a whole and by the parts of a mix.
+pub(super) struct Seen {
+    pub(super) load: Load,
+    pub(super) parts: Vec<Load>,
+    /// Answers that are none, and the first of them.
+    pub(super) failed: u64,
+    pub(super) first_failure: Option<String>,
 }
 
-impl Connection {
-    /// Connects.
-    pub(super) async fn open(address: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Self { stream, request: Vec::new(), answer: vec![0; MAX_ANSWER] })
-    }
-
-    /// Connects several times.
-    pub(super) async fn open_many(address: SocketAddr, many: usize) -> Result<Vec<Self>> {
-        try_join_all((0..many).map(|_| Self::open(address))).await
-    }
-
-    /// The status of a page.
-    pub(super) async fn get(&mut self, path: &str) -> Result<u16> {
-        self.request = format!("GET {path} HTTP/1.1\r\nhost: shop\r\n\r\n").into_bytes();
-        Ok(self.exchange().await?.0)
-    }
-
-    /// Sends a request; the status and the body of the answer.
-    pub(super) async fn send(&mut self, request: &[u8]) -> Result<(u16, &[u8])> {
-        request.clone_into(&mut self.request);
-        tokio::time::timeout(ANSWER_WITHIN, self.exchange()).await?
-    }
-
-    /// Sends the request that lies ready; the status and the body of the answer.
-    async fn exchange(&mut self) -> Result<(u16, &[u8])> {
-        write_all(&self.stream, &self.request).await?;
-        let mut filled = 0;
-        let mut end = None;
-        loop {
-            let room = &mut self.answer[filled..];
-            if room.is_empty() {
-                return Err(format!("an answer of more than {MAX_ANSWER} bytes").into());
-            }
-            match read_some(&self.stream, room).await? {
-                0 => return Err("the server closed the connection".into()),
-                read => filled += read,
-            }
-            if end.is_none() {
-                end = Head::find(&self.answer[..filled])?;
-            }
-            if let Some(Head { status, body, end }) = end
-                && filled >= end
-            {
-                return Ok((status, &self.answer[body..end]));
-            }
-        }
-    }
+/// The time of each good answer with its part, and what was no good answer.
+#[derive(Default)]
+struct Answered {
+    times: Vec<(usize, Duration)>,
+    failed: u64,
+    first_failure: Option<String>,
 }
 
-/// What matters of an answer's head.
-#[derive(Clone, Copy)]
-struct Head {
-    status: u16,
-    /// Where the body begins …
-    body: usize,
-    /// … and ends.
-    end: usize,
-}
-
-impl Head {
-    /// `None` if the head is not complete yet.
-    fn find(bytes: &[u8]) -> Result<Option<Self>> {
-        let Some(head_end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
-            return Ok(None);
-        };
-        let head = std::str::from_utf8(&bytes[..head_end])?;
-        let mut lines = head.split("\r\n");
-        let status = lines.next().and_then(|line| line.split(' ').nth(1));
-        let length = lines.find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length").then(|| value.trim())
-        });
-        let status = status.ok_or("an answer without a status")?.parse()?;
-        let length: usize = length.ok_or("an answer without its length")?.parse()?;
-        let body = head_end + 4;
-        Ok(Some(Self { status, body, end: body + length }))
+/// Connects several times.
+pub(super) async fn connect(address: SocketAddr, many: usize) -> Result<Vec<Connection>> {
+    let mut connections = Vec::with_capacity(many);
+    while connections.len() < many {
+        let some = CONNECT_AT_ONCE.min(many - connections.len());
+        connections.extend(try_join_all((0..some).map(|_| Connection::open(address))).await?);
     }
+    Ok(connections)
 }
 
-/// Keeps all connections busy with requests of one kind until it is time to end.
+/// Keeps all connections busy with requests until it is time to end. What is no good answer is an
+/// error.
 pub(super) async fn load(
     connections: &mut [Connection],
     requests: &Requests,
     until: Until,
 ) -> Result<Load> {
+    let all = connections.len();
+    Ok(load_apart(connections, requests, (all, 0), until).await?.load)
+}
+
+/// The same with so many of the connections busy at once: each of them takes its turn, one request
+/// at a time. So many bad answers of each turn-taking are counted; one more is an error.
+pub(super) async fn load_apart(
+    connections: &mut [Connection],
+    requests: &Requests,
+    (busy, may_fail): (usize, u64),
+    until: Until,
+) -> Result<Seen> {
     let started = Instant::now();
-    let busy = connections.iter_mut().map(|connection| keep_busy(connection, requests, until));
-    let times = try_join_all(busy).await?;
-    Ok(Load::new(started.elapsed(), times.concat()))
+    let each = connections.len().div_ceil(busy.max(1)).max(1);
+    let loops = connections.chunks_mut(each).map(|some| keep_busy(some, requests, may_fail, until));
+    let all = try_join_all(loops).await?;
+    let elapsed = started.elapsed();
+    let failed = all.iter().map(|times| times.failed).sum();
+    let first_failure = all.iter().find_map(|times| times.first_failure.clone());
+    let times: Vec<(usize, Duration)> = all.into_iter().flat_map(|times| times.times).collect();
+    let of = |part: usize| {
+        let own = times.iter().filter(|(of, _)| *of == part).map(|(_, time)| *time);
+        Load::new(elapsed, own.collect())
+    };
+    let parts = (0..requests.parts()).map(of).collect();
+    let load = Load::new(elapsed, times.iter().map(|(_, time)| *time).collect());
+    Ok(Seen { load, parts, failed, first_failure })
 }
 
 async fn keep_busy(
-    connection: &mut Connection,
+    connections: &mut [Connection],
     requests: &Requests,
+    may_fail: u64,
     until: Until,
-) -> Result<Vec<Duration>> {
+) -> Result<Answered> {
     let started = Instant::now();
-    let (mut times, mut place) = (Vec::new(), 0);
+    let (mut seen, mut turns) = (Answered::default(), requests.turns());
+    let mut at = 0;
     loop {
         let is_over = match until {
             Until::Time(time) => started.elapsed() >= time,
-            Until::Count(count) => times.len() as u64 >= count,
+            Until::Count(count) => seen.times.len() as u64 >= count,
         };
-        if is_over {
-            return Ok(times);
-        }
-        place = requests.next(place, times.len());
-        requests.write(place, &mut connection.request);
+        let next = if is_over { None } else { requests.next(&mut turns) };
+        let Some(next) = next else { return Ok(seen) };
+        let connection = &mut connections[at];
+        requests.write(next, &mut connection.request);
         let sent = Instant::now();
-        let (status, body) = tokio::time::timeout(ANSWER_WITHIN, connection.exchange()).await??;
-        times.push(sent.elapsed());
-        if status != 200 || !requests.is_answer(body) {
+        let (status, body) = connection.exchange().await?;
+        let took = sent.elapsed();
+        if status == 200 && requests.is_answer(next, body) {
+            seen.times.push((next.0, took));
+        } else {
             let body = String::from_utf8_lossy(body);
-            return Err(format!("an answer that is none of these: status {status}, {body}").into());
+            let failure = format!("an answer that is none of these: status {status}, {body}");
+            if seen.failed >= may_fail {
+                return Err(failure.into());
+            }
+            seen.failed += 1;
+            seen.first_failure.get_or_insert(failure);
         }
+        at = (at + 1) % connections.len();
     }
-}
-
-/// Reads what is there, once something is; 0 at the end of the stream.
-pub(super) async fn read_some(stream: &TcpStream, into: &mut [u8]) -> Result<usize> {
-    loop {
-        match stream.try_read(into) {
-            Ok(read) => return Ok(read),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => stream.readable().await?,
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// Writes all of it.
-pub(super) async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> Result<()> {
-    while !bytes.is_empty() {
-        match stream.try_write(bytes) {
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == ErrorKind::WouldBlock => stream.writable().await?,
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
+use super::connection::Connection;
 use super::figures::{Round, Variant, float, median, print_table, ratios, thousands};
-use super::http::{self, Connection, Until};
+use super::http::{self, Until};
 use super::requests::Requests;
 use super::roles::SHOP;
 use super::stand::{ANSWER, Inspector, PAGE, Stand, Told, body, deep_page};

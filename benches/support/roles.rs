@@ -1,11 +1,10 @@
 //! What the workers do.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -16,21 +15,18 @@ use axum::response::Response;
 use axum::routing::post;
 use axum::serve::ListenerExt;
 use http_body_util::BodyExt;
-use scylla::DeserializeRow;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
-use scylla::value::{CqlDecimal, CqlTimestamp};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tower::ServiceExt;
 use vitrina::app::{App, Shop};
 use vitrina::cache::Tiers;
 use vitrina::clock::{Clock, SystemClock};
 use vitrina::config::{
-    AuthConfig, CacheConfig, CassandraConfig, Config, Limits, LogFormat, MIN_SECRET_BYTES, Secret,
-    ShopRules, StoreConfig,
+    AuthConfig, CacheConfig, CassandraConfig, Config, Limits, LogFormat, MIN_SECRET_BYTES, Origins,
+    Secret, ShopRules, StoreConfig,
 };
 use vitrina::demo::{self, DEFAULT_PRODUCTS};
 use vitrina::server::{Role as ViewerRole, sign_token};
@@ -39,11 +35,11 @@ use vitrina::telemetry::{self, Metrics};
 use vitrina::{server, storage};
 
 use super::control::Control;
-use super::figures::Load;
-use super::requests::{self, Kind, below};
+use super::requests::{self, Kind};
 use super::worker::{self, Role};
-use super::{Error, Result};
-use super::{buyers, cart_driver, cart_worker, checkout_worker, clerk};
+use super::{
+    Result, buyers, card_driver, cart_driver, cart_worker, checkout_worker, clerk, mixed_worker,
+};
 
 /// Where the bare handlers answer.
 pub(super) const BARE_CARD: &str = "/card";
@@ -76,10 +72,13 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
     } else if role == Role::Checkout.name() {
         let _log = log();
         in_runtime(checkout_worker::work())
+    } else if role == Role::Mixed.name() {
+        let _log = log();
+        in_runtime(mixed_worker::work())
     } else if role == Role::DriveCarts.name() {
         in_runtime(cart_driver::work())
     } else {
-        in_runtime(drive())
+        in_runtime(card_driver::work())
     };
     Some(match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -108,14 +107,14 @@ async fn serve() -> Result<()> {
     let bare = Router::new()
         .route(BARE_CARD, post(bare).with_state(cards))
         .route(BARE_PAGE, post(bare).with_state(pages));
-    let ports = (listen(shop).await?, listen(bare).await?);
+    let ports = (open(&shop).await?, listen(bare).await?);
     control.tell(&format!("{} {}", ports.0, ports.1)).await?;
     while control.hear().await?.is_some() {}
     Ok(())
 }
 
 /// The demo shop, filled, and its store.
-pub(super) async fn demo_shop() -> Result<(Arc<dyn Store>, Router)> {
+pub(super) async fn demo_shop() -> Result<(Arc<dyn Store>, Arc<App>)> {
     let config = config(CacheConfig::Memory)?;
     let clock = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::default());
@@ -136,6 +135,8 @@ pub(super) fn config(cache: CacheConfig) -> Result<Config> {
         tells_reads: false,
         rules: ShopRules::default(),
         payment_secret: None,
+        trusted: None,
+        origins: Origins::default(),
     })
 }
 
@@ -150,20 +151,29 @@ pub(super) fn token(user: &str, role: ViewerRole) -> Result<String> {
     Ok(sign_token(&auth()?, user, role, until)?)
 }
 
-/// The routes of a shop on a store.
+/// A shop on a store.
 pub(super) async fn shop(
     config: Config,
     store: Arc<dyn Store>,
     metrics: &Arc<Metrics>,
-) -> Result<Router> {
+) -> Result<Arc<App>> {
     let app = Arc::new(App::new(config, metrics.clone()));
     let tiers = Tiers::open(&app.config.cache).await;
     let clock = Arc::new(SystemClock);
     app.open(Shop::open(store, clock, &tiers, &app.config.rules, metrics).await?);
-    Ok(server::router(app))
+    Ok(app)
 }
 
-/// Serves a router the way `vitrina serve` does; the port.
+/// Serves a shop the way `vitrina serve` does; the port.
+pub(super) async fn open(shop: &Arc<App>) -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let port = listener.local_addr()?.port();
+    let router = server::router(shop.clone());
+    tokio::spawn(server::serve(listener, router, shop.clone(), std::future::pending()));
+    Ok(port)
+}
+
+/// Serves routes the way that axum does; the port.
 pub(super) async fn listen(router: Router) -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let port = listener.local_addr()?.port();
@@ -186,7 +196,7 @@ pub(super) struct Answers {
 impl Answers {
     /// The answers to requests with these bodies, from somebody with a token or from nobody.
     pub(super) async fn of(
-        shop: &Router,
+        shop: &Arc<App>,
         asked: &[String],
         token: Option<&str>,
     ) -> Result<Arc<Self>> {
@@ -200,7 +210,7 @@ impl Answers {
                 request = request.header(AUTHORIZATION, format!("Bearer {token}"));
             }
             let request = request.body(Body::from(body.clone()))?;
-            let response = shop.clone().oneshot(request).await?;
+            let response = server::router(shop.clone()).oneshot(request).await?;
             if response.status() != StatusCode::OK {
                 return Err(format!("the shop answers {}", response.status()).into());
             }
@@ -225,56 +235,6 @@ pub(super) async fn bare(State(answers): State<Arc<Answers>>, _: Bytes) -> Respo
     response
 }
 
-/// The statement that the shop reads a card with.
-pub(super) const PRODUCT: &str = "SELECT name, description, category, price, currency, attrs, image_url, \
-                       created_at, updated_at, version FROM ks.product_by_id WHERE product_id = ?";
-
-/// Its row. That it can be read into these columns is all that is asked of it.
-#[derive(DeserializeRow)]
-#[allow(dead_code, reason = "read from the answer and thrown away: that is the work measured")]
-pub(super) struct ProductRow<'a> {
-    name: &'a str,
-    description: Option<String>,
-    category: &'a str,
-    price: CqlDecimal,
-    currency: &'a str,
-    attrs: Option<BTreeMap<String, String>>,
-    image_url: Option<String>,
-    created_at: CqlTimestamp,
-    updated_at: CqlTimestamp,
-    pub(super) version: i64,
-}
-
-/// Runs the statement of a card on a session like the shop's, each time the benchmark says for how
-/// long (in milliseconds) and how many at once.
-async fn drive() -> Result<()> {
-    let mut control = control().await?;
-    let StoreConfig::Cassandra(config) = StoreConfig::parse(&std::env::var(worker::STORE)?)? else {
-        return Err("this needs a Cassandra store".into());
-    };
-    let session = storage::cassandra::connect(&config).await?;
-    let prepared = Arc::new(prepare(&session, &config, PRODUCT, Consistency::LocalOne).await?);
-    let ids: Arc<Vec<String>> =
-        Arc::new((0..DEFAULT_PRODUCTS).map(demo::catalogue::id_of).collect());
-    control.tell("").await?;
-    while let Some(order) = control.hear().await? {
-        let (millis, at_once) = order.split_once(' ').ok_or("an order that cannot be read")?;
-        let time = Duration::from_millis(millis.parse()?);
-        let started = Instant::now();
-        let mut loops = JoinSet::new();
-        for seed in 0..at_once.parse()? {
-            let (session, prepared, ids) = (session.clone(), prepared.clone(), ids.clone());
-            loops.spawn(async move { execute_for(time, seed, &session, &prepared, &ids).await });
-        }
-        let mut times = Vec::new();
-        while let Some(done) = loops.join_next().await {
-            times.extend(done??);
-        }
-        control.tell(&Load::new(started.elapsed(), times).to_string()).await?;
-    }
-    Ok(())
-}
-
 /// Prepares a statement like the shop's, in which `ks.` stands for the keyspace.
 pub(super) async fn prepare(
     session: &Session,
@@ -290,27 +250,4 @@ pub(super) async fn prepare(
     prepared.set_request_timeout(Some(EXECUTE_WITHIN));
     prepared.set_use_cached_result_metadata(true);
     Ok(prepared)
-}
-
-async fn execute_for(
-    time: Duration,
-    seed: u64,
-    session: &Session,
-    prepared: &PreparedStatement,
-    ids: &[String],
-) -> Result<Vec<Duration>> {
-    let mut draws = seed;
-    let mut times = Vec::new();
-    let started = Instant::now();
-    while started.elapsed() < time {
-        let id = &ids[below(&mut draws, ids.len())];
-        let sent = Instant::now();
-        let rows = session.execute_unpaged(prepared, (id.as_str(),)).await?.into_rows_result()?;
-        let row: Option<ProductRow<'_>> = rows.maybe_first_row()?;
-        times.push(sent.elapsed());
-        if row.is_none() {
-            return Err(Error::from(format!("{id} is not there")));
-        }
-    }
-    Ok(times)
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use vitrina::server::Role as ViewerRole;
 
+use super::connection::Connection;
 use super::figures::{float, thousands};
-use super::http::Connection;
 use super::requests::post;
 use super::roles::{SHOP, token};
 use super::shelf::Shelf;

@@ -8,8 +8,9 @@ use tokio::net::TcpListener;
 use vitrina::demo::DEFAULT_PRODUCTS;
 
 use super::Result;
+use super::connection::Connection;
 use super::figures::{megabytes, print_table, spread};
-use super::http::{self, Connection, Until};
+use super::http::{self, Until};
 use super::process::{Process, vitrina};
 use super::requests::{Kind, Requests};
 use super::roles::SHOP;
@@ -90,7 +91,7 @@ async fn start(store: &str, folder: &Path) -> Result<Figures> {
     })?;
     let memory = || server.memory("VmRSS").ok_or("the server is gone");
     let idle = memory()?;
-    let mut connections = Connection::open_many(address, CONNECTIONS).await?;
+    let mut connections = http::connect(address, CONNECTIONS).await?;
     let requests = Requests::new(Kind::Card, SHOP);
     http::load(&mut connections, &requests, Until::Count(REQUESTS_EACH)).await?;
     let warm = memory()?;

@@ -8,9 +8,10 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
+use super::connection::Connection;
 use super::control::Control;
 use super::figures::{Load, Round};
-use super::http::{self, Connection, Until};
+use super::http::{self, Until};
 use super::process::{Process, command};
 use super::requests::Requests;
 use super::{Result, Settings};
@@ -45,6 +46,9 @@ pub(super) enum Role {
     DriveCarts,
     /// Serves orders, and buys and fills histories when told to.
     Checkout,
+    /// Serves everything, with and without caches and on a third port by bare handlers, and fills
+    /// it when told to.
+    Mixed,
 }
 
 impl Role {
@@ -58,6 +62,7 @@ impl Role {
             Self::Carts => "carts",
             Self::DriveCarts => "drive-carts",
             Self::Checkout => "checkout",
+            Self::Mixed => "mixed",
         }
     }
 }
@@ -68,6 +73,8 @@ const READY_WITHIN: Duration = Duration::from_secs(300);
 const REPORT_WITHIN: Duration = Duration::from_secs(30);
 /// How often a worker that has not reported yet is looked at.
 const LIFE_POLL: Duration = Duration::from_millis(50);
+/// How long a worker may take to close its store: what was written last goes to disk.
+const FINISH_WITHIN: Duration = Duration::from_secs(60);
 /// How long every variant runs before the first round counts.
 const WARM_UP: Duration = Duration::from_secs(1);
 
@@ -157,6 +164,24 @@ impl Worker {
     /// CPU time it has spent so far.
     pub(super) fn cpu(&self) -> Result<Duration> {
         self.process.cpu()
+    }
+
+    /// Memory that it has now, in bytes.
+    pub(super) fn memory(&self) -> Result<u64> {
+        Ok(self.process.memory("VmRSS").ok_or("the worker is gone")?)
+    }
+
+    /// Lets it go and waits until it has closed its store.
+    pub(super) async fn finish(self) -> Result<()> {
+        let Self { mut process, control, .. } = self;
+        drop(control);
+        let gone = async {
+            while process.ended()?.is_none() {
+                tokio::time::sleep(LIFE_POLL).await;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(FINISH_WITHIN, gone).await?
     }
 }
 

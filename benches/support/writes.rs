@@ -23,9 +23,10 @@ use vitrina::storage::embedded::{Engine, Key, Table};
 use vitrina::storage::{self, Store};
 use vitrina::telemetry::Metrics;
 
+use super::card_driver::{PRODUCT, ProductRow};
 use super::figures::Load;
 use super::requests::below;
-use super::roles::{PRODUCT, ProductRow, prepare};
+use super::roles::prepare;
 use super::shelf::Shelf;
 use super::{Error, Result, clerk};
 

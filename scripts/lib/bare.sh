@@ -145,11 +145,13 @@ XML
 }
 
 # The delays that are left out protect large clusters that join while they serve; here each node
-# joins alone, and `start` looks at the ring itself. Changes of the schema are not forced to disk
-# (unsafesystem): tests make thousands of tables, and nobody keeps them.
+# joins alone, and `start` looks at the ring itself. Where there is one node, changes of the schema are
+# not forced to disk (unsafesystem): tests make thousands of tables, and nobody keeps them. One of
+# three may be killed and come back, and would have forgotten its tables with all that is in them.
 start_bare_node() {
-    local n=$1 dir=$state/node$1 heap options
+    local n=$1 dir=$state/node$1 heap options forgets=true
     heap=$(node_heap)
+    (($(node_count) == 1)) || forgets=false
     mapfile -t options < <(module_options)
     spawn "node$n" "$java" "${options[@]}" \
         "-Xms$heap" "-Xmx$heap" -Xss256k -XX:MaxDirectMemorySize=512M \
@@ -164,7 +166,7 @@ start_bare_node() {
         "-Dcassandra.jmx.local.port=$(get "node$n/jmx_port")" \
         -Dcassandra-foreground=yes \
         -Dcassandra.skip_wait_for_gossip_to_settle=0 -Dcassandra.ring_delay_ms=1000 \
-        -Dcassandra.superuser_setup_delay_ms=0 -Dcassandra.unsafesystem=true \
+        -Dcassandra.superuser_setup_delay_ms=0 "-Dcassandra.unsafesystem=$forgets" \
         -cp "$dir/conf:$libraries/*" org.apache.cassandra.service.CassandraDaemon
 }
 

@@ -1,15 +1,24 @@
 # shellcheck shell=bash
 # What the scripts need on the machine: how to find it, and what to type when it is missing.
-# Sourced by scripts/servers, scripts/install-tools and scripts/test; defines functions only.
+# Sourced by scripts/servers, scripts/install-tools and scripts/test; defines functions and names only.
 
-# Every tool the scripts know, in the order in which they are reported.
+# Every tool the scripts know, in the order in which they are reported. One that another one is
+# installed with comes before it.
 # shellcheck disable=SC2034 # used by the scripts that source this file
-ALL_TOOLS=(java mvn redis-server node npm chromium)
+ALL_TOOLS=(java mvn redis-server node npm chromium python schemathesis)
+
+# Where downloads are kept, for all clones of a user.
+readonly cache_dir=${VITRINA_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/vitrina}
 
 # The same as "engines" in web/package.json.
 NODE_VERSION=20.11
 
-# Debian's and Ubuntu's packages of a tool.
+# The oldest that the versions in schemathesis.txt run on.
+PYTHON_VERSION=3.11
+# Every version that schemathesis is installed with.
+schemathesis_versions=$(dirname -- "${BASH_SOURCE[0]}")/schemathesis.txt
+
+# Debian's and Ubuntu's packages of a tool; none for one that is installed by ourselves.
 tool_package() {
     case $1 in
         java) echo openjdk-17-jre-headless ;;
@@ -18,6 +27,8 @@ tool_package() {
         node) echo nodejs ;;
         npm) echo npm ;;
         chromium) echo chromium ;;
+        python) echo python3-venv ;;
+        schemathesis) ;;
         *) return 1 ;;
     esac
 }
@@ -31,6 +42,8 @@ tool_purpose() {
         node) echo "Node.js $NODE_VERSION or newer, builds and tests the GraphiQL page" ;;
         npm) echo "npm, builds and tests the GraphiQL page" ;;
         chromium) echo "the browser that tests the GraphiQL page" ;;
+        python) echo "Python $PYTHON_VERSION or newer with venv, runs schemathesis" ;;
+        schemathesis) echo "makes up requests from the schema" ;;
     esac
 }
 
@@ -40,11 +53,14 @@ tool_command() {
     for tool in "$@"; do
         if [[ $tool == node ]] && ! distribution_has_node; then
             echo "nvm install $NODE_VERSION   # the distribution's Node.js is too old"
-        else
+        elif [[ -n $(tool_package "$tool") ]]; then
             packages+=("$(tool_package "$tool")")
         fi
     done
     ((${#packages[@]} == 0)) || echo "sudo apt-get update && sudo apt-get install -y ${packages[*]}"
+    for tool in "$@"; do
+        [[ $tool != schemathesis ]] || echo "scripts/install-tools schemathesis"
+    done
 }
 
 # Prints the path of a tool; fails if the machine has none that will do.
@@ -53,6 +69,8 @@ find_tool() {
         java) find_java17 ;;
         node) find_node ;;
         chromium) find_chromium ;;
+        python) find_python ;;
+        schemathesis) find_schemathesis ;;
         *) command -v "$1" ;;
     esac
 }
@@ -95,6 +113,47 @@ find_chromium() {
         fi
     done
     return 1
+}
+
+# Debian's Python has `venv` but cannot use it without another package.
+find_python() {
+    local python
+    python=$(command -v python3) || return 1
+    "$python" -c "import ensurepip, sys, venv; sys.exit(sys.version_info < (${PYTHON_VERSION/./, }))" \
+        2>/dev/null && echo "$python"
+}
+
+# The folder has the hash of the versions in its name, so that it never holds others.
+schemathesis_folder() {
+    echo "$cache_dir/schemathesis-$(sha256sum <"$schemathesis_versions" | cut -c 1-16)"
+}
+
+find_schemathesis() {
+    local path
+    path=$(schemathesis_folder)/bin/schemathesis
+    [[ -x $path ]] && "$path" --version >/dev/null 2>&1 && echo "$path"
+}
+
+# Installs schemathesis into a virtual environment of its own; nothing else on the machine changes.
+# What is made in an environment names its folder, so it is made in its place.
+install_schemathesis() {
+    local python folder
+    python=$(find_python) || return 1
+    folder=$(schemathesis_folder)
+    mkdir -p "$cache_dir"
+    (
+        flock 9
+        # Somebody else may have brought it while we waited.
+        ! find_schemathesis >/dev/null || exit 0
+        rm -rf "$folder"
+        "$python" -m venv "$folder" &&
+            "$folder/bin/pip" --quiet --disable-pip-version-check install --no-deps \
+                --only-binary :all: --requirement "$schemathesis_versions" &&
+            "$folder/bin/pip" --disable-pip-version-check check &&
+            exit 0
+        rm -rf "$folder"
+        exit 1
+    ) 9<"$cache_dir" >&2
 }
 
 # Prints those of the given tools that the machine does not have, one per line.

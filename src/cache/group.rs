@@ -8,9 +8,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
-use super::marks::Marks;
+use super::marks::FEW;
 use super::memory::{Claim, Claimed, Memory};
 use super::shared::Shared;
+use super::trail;
 use super::{CacheKey, CacheSettings, Counters, MAX_WAIT, MAX_WAITS, Tiers};
 use crate::telemetry::Metrics;
 
@@ -24,11 +25,10 @@ pub struct GroupCache<K: CacheKey, V> {
 }
 
 struct Open<K: CacheKey, V> {
+    /// Its marks say when a group was changed. An entry that is older is as good as gone, so nothing
+    /// has to be searched for or removed, and a fill under way cannot bring anything back.
     memory: Memory<GroupKey<K>, V>,
     shared: Option<Shared>,
-    /// When a group was changed. An entry that is older is as good as gone, so nothing has to be
-    /// searched for or removed, and a fill under way cannot bring anything back.
-    changes: Marks,
     counters: Counters,
 }
 
@@ -63,9 +63,8 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Group
             return Self { open: None };
         }
         let open = Open {
-            memory: Memory::new(settings, weigh),
+            memory: Memory::new(settings, FEW, weigh),
             shared: tiers.redis().map(|redis| Shared::new(redis, settings)),
-            changes: Marks::new(),
             counters: Counters::new(metrics, settings.name),
         };
         Self { open: Some(open) }
@@ -82,12 +81,23 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Group
         let asked = Instant::now();
         let oldest = open.oldest(group, asked);
         let held = open.memory.get(&GroupKeyRef { group, key: &key }, oldest);
-        let value = held.and_then(|held| held.value);
-        open.counters.memory.note(usize::from(value.is_some()), usize::from(value.is_none()));
-        match value {
-            Some(value) => Ok(value),
+        let found = held.and_then(|held| Some((held.value?, held.since)));
+        open.counters.memory.note(usize::from(found.is_some()), usize::from(found.is_none()));
+        let (value, since) = match found {
+            Some(found) => found,
             // In a box, so that the future of a call that finds its answer stays small.
-            None => Box::pin(open.fill(group, key, asked, oldest, fetch)).await,
+            None => Box::pin(open.fill(group, key, asked, oldest, fetch)).await?,
+        };
+        trail::note(&open.memory.source, asked, since, [group]);
+        Ok(value)
+    }
+
+    /// Notes that something of a group is read which is not cached, for whoever makes something of
+    /// it. Said before it is read.
+    pub fn is_read(&self, group: &str) {
+        if let Some(open) = &self.open {
+            let now = Instant::now();
+            trail::note(&open.memory.source, now, now, [group]);
         }
     }
 
@@ -95,7 +105,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Group
     /// soon in Redis. What is being read meanwhile is not kept.
     pub fn invalidate(&self, group: &str) {
         let Some(open) = &self.open else { return };
-        open.changes.mark(group);
+        open.memory.source.changes.mark(group);
         if let Some(shared) = &open.shared {
             shared.change_group(group);
         }
@@ -105,9 +115,10 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Group
 impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<K, V> {
     /// The moment that is too old for a group.
     fn oldest(&self, group: &str, asked: Instant) -> Option<Instant> {
-        self.memory.oldest(asked).max(self.changes.last(group))
+        self.memory.oldest(asked).max(self.memory.source.changes.last(group))
     }
 
+    /// The answer, and since when it is true.
     async fn fill<E, F, Fut>(
         &self,
         group: &str,
@@ -115,7 +126,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
         asked: Instant,
         oldest: Option<Instant>,
         fetch: F,
-    ) -> Result<Arc<V>, E>
+    ) -> Result<(Arc<V>, Instant), E>
     where
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<V, E>>,
@@ -123,7 +134,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
         let key = GroupKey { group: group.into(), key };
         let claimed = match self.claim(&key, asked, oldest).await {
             Ok(claimed) => claimed,
-            Err(value) => return Ok(value),
+            Err(found) => return Ok(found),
         };
         let text = key.key.redis_key();
         let bytes = text.len() + group.len();
@@ -137,7 +148,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
         }
         if let Some((value, found)) = found.and_then(|found| Some((found.value.clone()?, found))) {
             claimed.complete(self.memory.weigh(bytes, found.version, found.value, found.since));
-            return Ok(value);
+            return Ok((value, found.since));
         }
         let since = Instant::now();
         let value = Arc::new(fetch().await?);
@@ -146,7 +157,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
         if let (true, Some(shared), Some(names)) = (kept, &self.shared, names) {
             shared.store_in_group(names, held);
         }
-        Ok(value)
+        Ok((value, since))
     }
 
     /// Waits for whoever fills a key, for a time; the answer, or the right to fill it.
@@ -155,7 +166,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
         key: &GroupKey<K>,
         asked: Instant,
         oldest: Option<Instant>,
-    ) -> Result<Claimed<'a, GroupKey<K>, V>, Arc<V>> {
+    ) -> Result<Claimed<'a, GroupKey<K>, V>, (Arc<V>, Instant)> {
         let deadline = asked + MAX_WAIT;
         let (mut now, mut waits) = (asked, 0);
         loop {
@@ -167,8 +178,8 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
                 Claim::Wait(flight) => timeout_at(deadline, flight.wait()).await.ok().flatten(),
             };
             let fresh = held.filter(|held| held.is_fresh(oldest));
-            if let Some(value) = fresh.and_then(|held| held.value) {
-                return Err(value);
+            if let Some(found) = fresh.and_then(|held| Some((held.value?, held.since))) {
+                return Err(found);
             }
             now = Instant::now();
         }

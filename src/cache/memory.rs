@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use quick_cache::sync::Cache;
 use quick_cache::{Equivalent, Weighter};
@@ -12,6 +10,7 @@ use tokio::time::Instant;
 
 use super::CacheSettings;
 use super::flight::{Flight, Held};
+use super::trail::Source;
 
 /// What an entry takes beside its key's text and its value: its slot, hash table and counters.
 const ENTRY_BYTES: usize = 160;
@@ -32,8 +31,8 @@ type Flights<K, V> = HashMap<K, Arc<Flight<V>>>;
 /// Reading takes the lock of one shard of the cache. Everything that changes an entry also holds
 /// the lock of its flights, so that looking at an entry and replacing it is one step.
 pub(super) struct Memory<K, V> {
-    /// In nanoseconds.
-    max_age: AtomicU64,
+    /// How old entries may be, and what of them was changed.
+    pub(super) source: Arc<Source>,
     weigh: fn(&V) -> usize,
     held: Cache<K, Held<V>, ByBytes>,
     flights: Box<[Mutex<Flights<K, V>>]>,
@@ -59,22 +58,17 @@ pub(super) struct Claimed<'a, K: Hash + Eq, V> {
 }
 
 impl<K: Clone + Hash + Eq, V> Memory<K, V> {
-    pub(super) fn new(settings: &CacheSettings, weigh: fn(&V) -> usize) -> Self {
+    /// `names` is how many changes of entries, or of their groups, are told apart.
+    pub(super) fn new(settings: &CacheSettings, names: usize, weigh: fn(&V) -> usize) -> Self {
         let expected = settings.expected_entries.max(1);
         let held = Cache::with_weighter(expected, settings.capacity_bytes, ByBytes);
         let flights = (0..held.num_shards()).map(|_| Mutex::default()).collect();
-        Self { max_age: AtomicU64::new(nanos(settings.max_age)), weigh, held, flights }
+        Self { source: Source::new(settings.max_age, names), weigh, held, flights }
     }
 
     /// The moment that is too old for somebody who asks at `asked`.
     pub(super) fn oldest(&self, asked: Instant) -> Option<Instant> {
-        // There is none while the machine's clock is younger than the age.
-        asked.checked_sub(Duration::from_nanos(self.max_age.load(Ordering::Relaxed)))
-    }
-
-    /// From now on entries are answered with until they are this old.
-    pub(super) fn set_max_age(&self, max_age: Duration) {
-        self.max_age.store(nanos(max_age), Ordering::Relaxed);
+        self.source.oldest(asked)
     }
 
     /// An answer with its weight; `key_bytes` is the length of its key.
@@ -121,13 +115,21 @@ impl<K: Clone + Hash + Eq, V> Memory<K, V> {
         }
     }
 
+    /// The fill of a key that is under way.
+    pub(super) fn under_way(&self, key: &K) -> Option<Arc<Flight<V>>> {
+        self.flights(key).get(key).cloned()
+    }
+
     /// Keeps an answer that is known without a fill, unless a newer one is there. A fill under way
     /// may have read what was before: it is ended with this answer, and what it brings is dropped.
     pub(super) fn put(&self, key: K, held: Held<V>) {
+        let stripe = self.source.changes.stripe_of(&key);
         let mut flights = self.flights(&key);
         let flight = flights.remove(&key);
         let kept = self.keep(key, held);
         drop(flights);
+        // After it is there: who reads from now on finds it.
+        self.source.changes.mark_stripe(stripe);
         if let Some(flight) = flight {
             flight.land(Some(kept));
         }
@@ -139,6 +141,9 @@ impl<K: Clone + Hash + Eq, V> Memory<K, V> {
         // Who begins to fill it between these lines reads what is true by now.
         if is_known {
             self.put(key.clone(), held);
+        } else {
+            // Something may have been made of what is no longer in memory.
+            self.source.changes.mark(key);
         }
     }
 
@@ -147,16 +152,19 @@ impl<K: Clone + Hash + Eq, V> Memory<K, V> {
         let oldest = self.oldest(Instant::now());
         match self.held.peek(&key) {
             Some(there) if there.is_fresh(oldest) && there.is_newer_than(&held) => there,
-            _ => {
+            there => {
+                // Somebody has changed it and told nobody here: what was made of the old one falls,
+                // so that nobody is shown the new one and then the old one.
+                let is_change = there.is_some_and(|there| there.version != held.version);
+                let stripe = is_change.then(|| self.source.changes.stripe_of(&key));
                 self.held.insert(key, held.clone());
+                if let Some(stripe) = stripe {
+                    self.source.changes.mark_stripe(stripe);
+                }
                 held
             }
         }
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl<K: Hash + Eq, V> Memory<K, V> {
@@ -214,6 +222,9 @@ impl<K: Clone + Hash + Eq, V> Memory<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::marks::FEW;
     use super::*;
 
     #[test]
@@ -227,7 +238,7 @@ mod tests {
             hot_asks: 0,
             announces: false,
         };
-        let memory: Memory<String, i64> = Memory::new(&settings, |_| 8);
+        let memory: Memory<String, i64> = Memory::new(&settings, FEW, |_| 8);
         let (now, key) = (Instant::now(), "a".to_owned());
         let Claim::Mine(fill) = memory.claim(&key, now, None, true) else { unreachable!() };
         // It has read version 9 when somebody tells of version 8.

@@ -7,6 +7,9 @@
 //! - [`GroupCache`] for answers that many rows make up, such as a page. They belong to a group, and
 //!   a write throws the whole group away.
 //!
+//! Over them, in memory only, lies [`DerivedCache`]: what was made of their entries and lives as long
+//! as all of those do.
+//!
 //! # Age
 //!
 //! An entry knows since when it is true: the moment before its read began. It is answered with for
@@ -20,15 +23,18 @@
 //! in the background succeeds; meanwhile the caches work as if there were memory only. See
 //! [`Redis`].
 
+mod derived;
 mod flight;
 mod group;
 mod heat;
 mod marks;
 mod memory;
 mod messages;
+mod meter;
 mod notes;
 mod redis;
 mod shared;
+mod trail;
 mod versioned;
 
 use std::borrow::Cow;
@@ -36,6 +42,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::derived::{Derived, DerivedCache, Got, Weighed};
 pub use self::group::GroupCache;
 pub use self::notes::Notes;
 pub use self::redis::Redis;

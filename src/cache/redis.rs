@@ -9,8 +9,8 @@ use bytes::Bytes;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    RedisConnectionInfo, RedisResult, ScriptInvocation,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, FromRedisValue,
+    IntoConnectionInfo, RedisConnectionInfo, RedisResult, ScriptInvocation,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -158,6 +158,16 @@ impl Redis {
             let stored = script.invoke_async::<()>(&mut connection);
             self.call(&link, Needs::Nothing, stored).await;
         }
+    }
+
+    /// Runs a script for its answer; `None` if there was none.
+    pub(super) async fn ask<T: FromRedisValue>(
+        self: &Arc<Self>,
+        script: &ScriptInvocation<'_>,
+    ) -> Option<T> {
+        let link = self.link()?;
+        let mut connection = link.connection.clone();
+        self.call(&link, Needs::Answer, script.invoke_async::<T>(&mut connection)).await
     }
 
     /// Sends a message to a channel, and compares the clocks.

@@ -8,10 +8,12 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
+use super::flight::Held;
 use super::heat::Heat;
-use super::marks::Marks;
+use super::marks::{FEW, MANY, Marks};
 use super::memory::{Claim, Claimed, Memory};
 use super::shared::{Shared, Urgency};
+use super::trail;
 use super::{
     CacheKey, CacheSettings, Counters, MAX_FETCHES, MAX_WAIT, MAX_WAITS, ReadableKey, Tiers,
 };
@@ -54,6 +56,20 @@ struct Open<K, V> {
     fetches: Semaphore,
 }
 
+/// What a call has found so far.
+struct Answers<V> {
+    values: Vec<Option<Arc<V>>>,
+    /// The oldest of them is true since then.
+    since: Instant,
+}
+
+impl<V> Answers<V> {
+    fn set(&mut self, place: usize, held: Held<V>) {
+        self.since = self.since.min(held.since);
+        self.values[place] = held.value;
+    }
+}
+
 /// A key that a call fills, and where its answer goes.
 type Own<'a, K, V> = (usize, Claimed<'a, K, V>, K);
 
@@ -69,9 +85,9 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Versi
             return Self { open: None };
         }
         let open = Open {
-            memory: Memory::new(settings, weigh),
+            memory: Memory::new(settings, MANY, weigh),
             shared: tiers.redis().map(|redis| Shared::new(redis, settings)),
-            puts: Marks::new(),
+            puts: Marks::new(FEW),
             counters: Counters::new(metrics, settings.name),
             heat: (settings.hot_asks > 0 && tiers.redis().is_some()).then(Heat::new),
             hot_asks: settings.hot_asks,
@@ -121,14 +137,13 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Versi
                 heat.note(key, second);
             }
         }
-        let mut answers = Vec::with_capacity(keys.len());
+        let mut answers = Answers { values: vec![None; keys.len()], since: asked };
         let mut missing = Vec::new();
         for (place, key) in keys.iter().enumerate() {
-            let held = open.memory.get(key, oldest);
-            if held.is_none() {
-                missing.push(place);
+            match open.memory.get(key, oldest) {
+                Some(held) => answers.set(place, held),
+                None => missing.push(place),
             }
-            answers.push(held.and_then(|held| held.value));
         }
         open.counters.memory.note(keys.len() - missing.len(), missing.len());
         if !missing.is_empty() {
@@ -136,7 +151,8 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Versi
             let moments = (asked, oldest);
             Box::pin(open.fill(keys, missing, moments, &mut answers, fetch)).await?;
         }
-        Ok(answers)
+        trail::note(&open.memory.source, asked, answers.since, keys);
+        Ok(answers.values)
     }
 
     /// Takes over what was just written through this instance: visible in memory at once, and in
@@ -166,7 +182,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Versi
     /// From now on entries in memory are answered with until they are this old.
     pub fn set_max_age(&self, max_age: Duration) {
         if let Some(open) = &self.open {
-            open.memory.set_max_age(max_age);
+            open.memory.source.set_max_age(max_age);
         }
     }
 }
@@ -236,7 +252,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
         keys: &[K],
         mut missing: Vec<usize>,
         (asked, oldest): (Instant, Option<Instant>),
-        answers: &mut [Option<Arc<V>>],
+        answers: &mut Answers<V>,
         mut fetch: F,
     ) -> Result<(), E>
     where
@@ -255,7 +271,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
                 // A key that is asked for twice is filled by this very call.
                 let is_own = !may_wait && own.iter().any(|(_, _, other)| other == key);
                 match self.memory.claim(key, now, oldest, may_wait || is_own) {
-                    Claim::Held(held) => answers[place] = held.value,
+                    Claim::Held(held) => answers.set(place, held),
                     Claim::Wait(flight) => others.push((place, flight)),
                     Claim::Mine(claimed) => own.push((place, claimed, key.clone())),
                 }
@@ -266,7 +282,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
             }
             for (place, flight) in others {
                 match timeout_at(deadline, flight.wait()).await {
-                    Ok(Some(held)) if held.is_fresh(oldest) => answers[place] = held.value,
+                    Ok(Some(held)) if held.is_fresh(oldest) => answers.set(place, held),
                     _ => missing.push(place),
                 }
             }
@@ -280,7 +296,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
         &self,
         own: Vec<Own<'_, K, V>>,
         oldest: Option<Instant>,
-        answers: &mut [Option<Arc<V>>],
+        answers: &mut Answers<V>,
         fetch: &mut F,
     ) -> Result<(), E>
     where
@@ -300,7 +316,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
             let text = key.redis_key();
             let held = self.memory.weigh(text.len(), entry.version, entry.value, since);
             let (best, kept) = claimed.complete(held);
-            answers[place].clone_from(&best.value);
+            answers.set(place, best.clone());
             if let (true, Some(shared)) = (kept && self.is_hot(&key), &self.shared) {
                 fetched.push((shared.key(&text), best));
             }
@@ -316,7 +332,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
         &self,
         own: Vec<Own<'a, K, V>>,
         oldest: Option<Instant>,
-        answers: &mut [Option<Arc<V>>],
+        answers: &mut Answers<V>,
     ) -> Vec<Own<'a, K, V>> {
         let Some(shared) = &self.shared else { return own };
         let (own, mut remaining): (Vec<_>, Vec<_>) =
@@ -338,7 +354,7 @@ impl<K: CacheKey, V: Serialize + DeserializeOwned + Send + Sync + 'static> Open<
                 Some(found) => {
                     let bytes = key.redis_key().len();
                     let held = self.memory.weigh(bytes, found.version, found.value, found.since);
-                    answers[place] = claimed.complete(held).0.value;
+                    answers.set(place, claimed.complete(held).0);
                 }
                 None => remaining.push((place, claimed, key)),
             }

@@ -241,13 +241,9 @@ struct LogRow {
     body: Option<String>,
 }
 
-fn write<T: Serialize>(statement: &Statement, body: &T) -> Result<String, StoreError> {
-    serde_json::to_string(body).map_err(|error| statement.unexpected(&error))
-}
-
 fn read<T: DeserializeOwned>(statement: &Statement, body: Option<String>) -> Result<T, StoreError> {
     let body = body.ok_or_else(|| statement.unexpected(&"a row without its body"))?;
-    serde_json::from_str(&body).map_err(|error| statement.unexpected(&error))
+    statement.of_json(&body)
 }
 
 /// What of an operation is not part of its key.
@@ -349,7 +345,7 @@ impl CartStore for CassandraStore {
 
     async fn add_to_cart(&self, owner: &Owner, operation: &Operation) -> Result<(), StoreError> {
         let table = self.carts.table(owner);
-        let body = write(&table.add, &Body::of(operation))?;
+        let body = table.add.to_json(&Body::of(operation))?;
         let values = (key(owner), operation.at.micros(), operation.id, body, seconds(KEPT));
         table.add.run(values).await.map(drop)
     }
@@ -366,14 +362,14 @@ impl CartStore for CassandraStore {
             let note = |note: &KeyNote| (key(owner), note.id, note.fingerprint, life);
             table.add_notes.run(notes.iter().map(note).collect()).await?;
         }
-        let body = write(&table.checkpoint, checkpoint)?;
+        let body = table.checkpoint.to_json(checkpoint)?;
         let values = (key(owner), Uuid::nil(), body, life, checkpoint.until.micros().max(1));
         table.checkpoint.run(values).await.map(drop)
     }
 
     async fn record_hand_over(&self, guest: Uuid, hand_over: &HandOver) -> Result<(), StoreError> {
         let record = &self.carts.by_session.record;
-        let body = write(record, hand_over)?;
+        let body = record.to_json(hand_over)?;
         let values = (guest, i64::from(hand_over.number), Uuid::nil(), body, seconds(KEPT));
         record.applied(values).await.map(drop)
     }

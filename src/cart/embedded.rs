@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::model::{CartLog, Checkpoint, HandOver, KEPT, KeyNote, MAX_LOG_ROWS, Operation};
+use super::model::{
+    CHECKPOINT_AFTER, CartLog, Checkpoint, HandOver, KEPT, KeyNote, MAX_LOG_ROWS, Operation,
+};
 use super::store::{CartStore, LogPlace};
 use crate::owner::Owner;
 use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
@@ -95,13 +97,14 @@ impl CartStore for EmbeddedStore {
             }
             Ok(CartLog { checkpoint, operations })
         };
-        self.engine.read(name, read).await
+        // Nearly always a checkpoint and a few operations.
+        self.engine.look(name, CHECKPOINT_AFTER, read).await
     }
 
     async fn cart_note(&self, owner: &Owner, id: Uuid) -> Result<Option<KeyNote>, StoreError> {
         let (table, name, part) = self.carts.part(owner, NOTE);
         let key = note_key(&part, id);
-        self.engine.read(name, move |reader: &Reader| reader.get(&table, &key)).await
+        self.engine.look(name, 1, move |reader: &Reader| reader.get(&table, &key)).await
     }
 
     async fn add_to_cart(&self, owner: &Owner, operation: &Operation) -> Result<(), StoreError> {

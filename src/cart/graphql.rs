@@ -1,26 +1,30 @@
 //! Carts in the API: thin types and resolvers.
 
+mod lines;
 mod notices;
 mod staff;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use async_graphql::parser::types::Field;
 use async_graphql::{Context, ID, InputObject, Object, Result, SimpleObject, Subscription};
 use async_trait::async_trait;
 use futures_util::stream::{Stream, StreamExt};
 use rust_decimal::Decimal;
 
+pub use self::lines::CartLineNode;
 pub use self::notices::CartNotice;
 pub use self::staff::{AbandonedCartNode, CartEventLine, CartEventNode};
 use super::model::change::{RawChange, RawLine};
-use super::model::{Card, Cart, CartLine};
+use super::model::{Card, Cart};
 use super::service::CartService;
 use crate::catalog::graphql::ProductNode;
 use crate::error::{Error, ErrorCode, UserError};
 use crate::geo_zone::GeoZone;
 use crate::graphql::{
-    Connection, ContextExt, DateTimeScalar, Fetch, Leaf, MoneyNode, RequestContext,
+    AtOnce, Connection, ContextExt, DateTimeScalar, Fetch, Json, Leaf, LeafObject, Leaves,
+    MoneyNode, RequestContext,
 };
 use crate::money::{Currency, Money, PRICE_SCALE};
 use crate::owner::Owner;
@@ -38,7 +42,7 @@ impl CartQuery {
         let request = ctx.request()?;
         let owner = request.owner()?;
         let cart = request.carts.load(owner.clone()).await?.unwrap_or_default();
-        Ok(CartNode { owner, cart })
+        Ok(CartNode::new(owner, cart))
     }
 
     /// Staff: carts with something in them that nobody has changed or looked at for so long (1 to
@@ -67,30 +71,43 @@ impl CartQuery {
     }
 }
 
-/// A cart.
-#[derive(Clone)]
-pub struct CartNode {
+/// A cart, in an answer.
+pub type CartNode = Leaf<Arc<OwnedCart>>;
+
+impl CartNode {
+    fn new(owner: Owner, cart: Arc<Cart>) -> Self {
+        Leaf(Arc::new(OwnedCart { owner, cart }))
+    }
+}
+
+/// A cart, and whose it is.
+pub struct OwnedCart {
     owner: Owner,
     cart: Arc<Cart>,
 }
 
+impl OwnedCart {
+    fn total(&self) -> i32 {
+        i32::try_from(self.cart.total_units()).unwrap_or(i32::MAX)
+    }
+}
+
 /// What somebody wants to buy.
 #[Object(name = "Cart")]
-impl CartNode {
+impl OwnedCart {
     /// Names the cart, for staff.
     async fn id(&self) -> ID {
         ID(self.owner.to_string())
     }
 
     /// The lines, those that have been there longest first; at most 100.
-    async fn lines(&self) -> Vec<CartLineNode> {
-        let line = |place| CartLineNode { cart: self.cart.clone(), place };
-        (0..self.cart.lines.len()).map(line).collect()
+    async fn lines(&self, ctx: &Context<'_>) -> Result<Leaves<CartLineNode>> {
+        lines::resolve(ctx, &self.cart).await
     }
 
     /// All units of all lines, for the badge. It takes one read.
     async fn total_quantity(&self) -> i32 {
-        i32::try_from(self.cart.total_units()).unwrap_or(i32::MAX)
+        self.total()
     }
 
     /// What the lines cost at the prices of now. Products that are gone, or that have a price in
@@ -127,6 +144,22 @@ impl CartNode {
     }
 }
 
+impl LeafObject for OwnedCart {
+    type Shape<'a> = &'a Self;
+
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
+        let inside = &field.selection_set.node;
+        match field.name.node.as_str() {
+            "id" => out.text(&self.owner.to_string()),
+            "lines" => lines::write(&self.cart, inside, out),
+            "totalQuantity" => out.value(&self.total()),
+            "updatedAt" => out.plain_or_null(self.cart.changed_at),
+            "expiresAt" => out.plain_or_null(self.cart.expires_at()),
+            _ => false,
+        }
+    }
+}
+
 /// What a cart's lines cost now.
 async fn subtotal(request: &RequestContext, cart: &Cart) -> Result<Money, Error> {
     let ids = cart.lines.iter().map(|line| line.product.clone());
@@ -144,73 +177,6 @@ async fn subtotal(request: &RequestContext, cart: &Cart) -> Result<Money, Error>
     Ok(sum)
 }
 
-/// A line of a cart.
-pub struct CartLineNode {
-    cart: Arc<Cart>,
-    place: usize,
-}
-
-impl CartLineNode {
-    fn line(&self) -> &CartLine {
-        &self.cart.lines[self.place]
-    }
-
-    /// The price of now, or the last one that is known.
-    async fn price(&self, ctx: &Context<'_>) -> Result<Money> {
-        let product = ctx.request()?.products.load(self.line().product.clone()).await?;
-        Ok(product.map_or(self.line().card.price, |product| product.price))
-    }
-}
-
-/// A product in a cart.
-#[Object(name = "CartLine")]
-impl CartLineNode {
-    /// The product as it is now; null if it is gone.
-    async fn product(&self, ctx: &Context<'_>) -> Result<Option<ProductNode>> {
-        Ok(ctx.request()?.products.load(self.line().product.clone()).await?.map(Leaf))
-    }
-
-    /// The product's id.
-    async fn product_id(&self) -> ID {
-        ID(self.line().product.to_string())
-    }
-
-    /// Its name when it was last added or set.
-    async fn name(&self) -> &str {
-        &self.line().card.name
-    }
-
-    /// Its picture when it was last added or set.
-    async fn image_url(&self) -> Option<&str> {
-        self.line().card.image_url.as_deref()
-    }
-
-    /// How many units.
-    async fn quantity(&self) -> i32 {
-        i32::try_from(self.line().units).unwrap_or(i32::MAX)
-    }
-
-    /// What one unit costs now; for a product that is gone, what it did cost.
-    async fn unit_price(&self, ctx: &Context<'_>) -> Result<MoneyNode> {
-        Ok(Leaf(Arc::new(self.price(ctx).await?)))
-    }
-
-    /// What one unit did cost when it was last added or set.
-    async fn price_when_added(&self) -> MoneyNode {
-        Leaf(Arc::new(self.line().card.price))
-    }
-
-    /// What all units cost now.
-    async fn total(&self, ctx: &Context<'_>) -> Result<MoneyNode> {
-        Ok(Leaf(Arc::new(self.price(ctx).await?.times(self.line().units))))
-    }
-
-    /// When it was first put into the cart.
-    async fn added_at(&self) -> DateTimeScalar {
-        DateTimeScalar(self.line().added_at)
-    }
-}
-
 /// Changes of carts.
 #[derive(Default)]
 pub struct CartMutation;
@@ -225,7 +191,7 @@ impl CartMutation {
         ctx: &Context<'_>,
         lines: Vec<CartLineInput>,
         idempotency_key: Option<String>,
-    ) -> Result<CartPayload> {
+    ) -> Result<CartAnswer> {
         change(ctx, RawChange::Add(raw(lines)), idempotency_key).await
     }
 
@@ -236,7 +202,7 @@ impl CartMutation {
         ctx: &Context<'_>,
         lines: Vec<CartLineInput>,
         idempotency_key: Option<String>,
-    ) -> Result<CartPayload> {
+    ) -> Result<CartAnswer> {
         change(ctx, RawChange::Set(raw(lines)), idempotency_key).await
     }
 
@@ -246,7 +212,7 @@ impl CartMutation {
         ctx: &Context<'_>,
         product_ids: Vec<ID>,
         idempotency_key: Option<String>,
-    ) -> Result<CartPayload> {
+    ) -> Result<CartAnswer> {
         let products = product_ids.into_iter().map(|id| id.0).collect();
         change(ctx, RawChange::Remove(products), idempotency_key).await
     }
@@ -256,7 +222,7 @@ impl CartMutation {
         &self,
         ctx: &Context<'_>,
         idempotency_key: Option<String>,
-    ) -> Result<CartPayload> {
+    ) -> Result<CartAnswer> {
         change(ctx, RawChange::Clear, idempotency_key).await
     }
 
@@ -264,7 +230,7 @@ impl CartMutation {
     /// the header and the guest's here. It happens once, however often it is sent; the guest's cart
     /// is empty then. What does not fit is left out, and a notice tells of it. The guest's orders are
     /// the customer's then.
-    async fn cart_merge(&self, ctx: &Context<'_>, guest_token: String) -> Result<CartPayload> {
+    async fn cart_merge(&self, ctx: &Context<'_>, guest_token: String) -> Result<CartAnswer> {
         let request = ctx.request()?;
         let owner = request.owner()?;
         let Owner::User(user) = &owner else {
@@ -285,7 +251,7 @@ impl CartMutation {
                 (shop.carts.cart(&owner).await?, vec![error])
             }
         };
-        Ok(CartPayload { cart: CartNode { owner, cart: Arc::new(cart) }, user_errors })
+        Ok(CartPayload::answer(owner, cart, user_errors))
     }
 }
 
@@ -297,7 +263,7 @@ fn raw(lines: Vec<CartLineInput>) -> Vec<RawLine> {
     lines.into_iter().map(line).collect()
 }
 
-async fn change(ctx: &Context<'_>, raw: RawChange, key: Option<String>) -> Result<CartPayload> {
+async fn change(ctx: &Context<'_>, raw: RawChange, key: Option<String>) -> Result<CartAnswer> {
     let request = ctx.request()?;
     let owner = request.owner()?;
     let ids = raw.products();
@@ -313,8 +279,7 @@ async fn change(ctx: &Context<'_>, raw: RawChange, key: Option<String>) -> Resul
         .filter_map(|(id, product)| Some((id, card(&Leaf(product?)))))
         .collect();
     let changed = request.shop.carts.change(&owner, &raw, &cards, key.as_deref()).await?;
-    let cart = CartNode { owner, cart: Arc::new(changed.cart) };
-    Ok(CartPayload { cart, user_errors: changed.errors })
+    Ok(CartPayload::answer(owner, changed.cart, changed.errors))
 }
 
 /// Units of a product for a cart.
@@ -333,6 +298,28 @@ pub struct CartPayload {
     cart: CartNode,
     /// Why it is unchanged; empty if it was changed.
     user_errors: Vec<UserError>,
+}
+
+/// What a change of a cart came to, in an answer.
+pub type CartAnswer = Leaf<Box<CartPayload>>;
+
+impl CartPayload {
+    fn answer(owner: Owner, cart: Cart, user_errors: Vec<UserError>) -> CartAnswer {
+        Leaf(Box::new(Self { cart: CartNode::new(owner, Arc::new(cart)), user_errors }))
+    }
+}
+
+impl LeafObject for CartPayload {
+    type Shape<'a> = &'a Self;
+
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
+        let inside = &field.selection_set.node;
+        match field.name.node.as_str() {
+            "cart" => self.cart.write(inside, out),
+            "userErrors" => out.objects(&self.user_errors, inside),
+            _ => false,
+        }
+    }
 }
 
 /// What happens to carts.
@@ -355,7 +342,7 @@ impl CartSubscription {
             let (carts, owner) = (carts.clone(), owner.clone());
             async move {
                 let cart = Arc::new(carts.cart(&owner).await?);
-                Ok(CartNode { owner, cart })
+                Ok(CartNode::new(owner, cart))
             }
         }))
     }
@@ -375,3 +362,6 @@ impl Fetch for CartFetch {
         Ok(carts.into_iter().map(|cart| Some(Arc::new(cart))).collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

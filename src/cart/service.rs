@@ -142,7 +142,7 @@ impl CartService {
         if log.unfolded() >= MAX_UNFOLDED {
             self.look(owner, log, asked);
             let message = "This cart changes too often. Try again in a minute.".to_owned();
-            return Err(Error::RateLimited(message));
+            return Err(Error::too_many(message));
         }
         let log = self.add(owner, log, asked, id, change).await?;
         Ok(Changed { cart: log.fold(now), errors: Vec::new() })

@@ -203,6 +203,7 @@ struct CategoryRow {
 #[async_trait]
 impl CatalogStore for EmbeddedStore {
     async fn products(&self, ids: &[ProductId]) -> Result<Vec<Option<Product>>, StoreError> {
+        let all = ids.len();
         let reads = ids.chunks(READS_PER_THREAD).map(|ids| {
             let (table, ids) = (self.catalog.products.clone(), ids.to_vec());
             let read = move |reader: &Reader| {
@@ -212,7 +213,7 @@ impl CatalogStore for EmbeddedStore {
                 };
                 ids.into_iter().map(one).collect::<Result<Vec<_>, _>>()
             };
-            self.engine.read(PRODUCTS, read)
+            self.engine.look(PRODUCTS, all, read)
         });
         Ok(try_join_all(reads).await?.into_iter().flatten().collect())
     }
@@ -268,12 +269,12 @@ impl CatalogStore for EmbeddedStore {
             let row = row.filter(|row| row.product_count > 0);
             Ok(row.map(|row| CategoryInfo { name, product_count: row.product_count }))
         };
-        self.engine.read(CATEGORIES, read).await
+        self.engine.look(CATEGORIES, 1, read).await
     }
 
     async fn category_map(&self, name: &str) -> Result<Option<CategoryMap>, StoreError> {
         let (tables, name) = (self.catalog.clone(), name.to_owned());
-        self.engine.read(CATEGORIES, move |reader| tables.map(reader, &name)).await
+        self.engine.look(CATEGORIES, 1, move |reader| tables.map(reader, &name)).await
     }
 
     fn rows_always_agree(&self) -> bool {
@@ -288,10 +289,11 @@ impl CatalogStore for EmbeddedStore {
     ) -> Result<Vec<Vec<CardRow>>, StoreError> {
         let (tables, category) = (self.catalog.clone(), category.to_owned());
         let table = slices.first().map_or(rows::BY_HASH, |slice| rows::name_of(slice.bucket.model));
+        let rows = slices.iter().map(|slice| slice.limit).sum();
         let read = move |reader: &Reader| {
             slices.iter().map(|slice| tables.slice(reader, &category, slice)).collect()
         };
-        self.engine.read(table, read).await
+        self.engine.look(table, rows, read).await
     }
 
     async fn change_layout(&self, category: &str, to: &Layout) -> Result<bool, StoreError> {

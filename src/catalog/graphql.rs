@@ -1,11 +1,14 @@
 //! The catalogue in the API: thin types and resolvers.
+//!
+//! A field that says `cache_control(max_age = 1)` gives everybody the same; see
+//! [`crate::graphql::public`].
 
 mod pages;
 
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
-use async_graphql::{Context, ID, InputObject, Object, Result, ScalarType, SimpleObject, Value};
+use async_graphql::{Context, ID, InputObject, Object, Result, SimpleObject};
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
@@ -15,7 +18,7 @@ use super::model::{
 use super::service::CatalogService;
 use crate::error::{Error, UserError};
 use crate::graphql::{
-    ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject, MoneyInput, write_object,
+    ContextExt, DateTimeScalar, Fetch, Json, Leaf, LeafObject, Leaves, MoneyInput,
 };
 use crate::inventory::graphql::{StockNode, stock_of, stocks_of};
 use crate::money::{Currency, Money};
@@ -30,13 +33,19 @@ pub struct CatalogQuery;
 #[Object]
 impl CatalogQuery {
     /// A product by its id; null if there is none.
+    #[graphql(cache_control(max_age = 1))]
     async fn product(&self, ctx: &Context<'_>, id: ID) -> Result<Option<ProductNode>> {
         let id = ProductId::parse(&id).map_err(|fault| Error::argument("id", fault))?;
         Ok(ctx.request()?.products.load(id).await?.map(Leaf))
     }
 
     /// Products by their ids (at most 250), in the order of the ids; null where there is none.
-    async fn products(&self, ctx: &Context<'_>, ids: Vec<ID>) -> Result<Vec<Option<ProductNode>>> {
+    #[graphql(cache_control(max_age = 1))]
+    async fn products(
+        &self,
+        ctx: &Context<'_>,
+        ids: Vec<ID>,
+    ) -> Result<Leaves<Option<ProductNode>>> {
         if ids.len() > MAX_LOOKUP {
             let fault = format!("at most {MAX_LOOKUP} at once, got {}", ids.len());
             return Err(Error::argument("ids", fault).into());
@@ -50,12 +59,14 @@ impl CatalogQuery {
     }
 
     /// All categories that have products, by name.
+    #[graphql(cache_control(max_age = 1))]
     async fn categories(&self, ctx: &Context<'_>) -> Result<Vec<CategoryNode>> {
         let categories = ctx.request()?.category_lists.load(()).await?.unwrap_or_default();
         Ok(categories.iter().cloned().map(CategoryNode::counted).collect())
     }
 
     /// A category by its name; null if no product stands in it.
+    #[graphql(cache_control(max_age = 1))]
     async fn category(&self, ctx: &Context<'_>, name: String) -> Result<Option<CategoryNode>> {
         check_category_name(&name).map_err(|fault| Error::argument("name", fault))?;
         let category = ctx.request()?.categories.load(name.into()).await?;
@@ -79,56 +90,67 @@ impl<'a> From<&'a Product> for ProductShape<'a> {
 #[Object(name = "Product")]
 impl ProductShape<'_> {
     /// The shop's own key of the product, such as `PROD-12345`.
+    #[graphql(cache_control(max_age = 1))]
     async fn id(&self) -> ID {
         ID::from(self.0.id.as_str())
     }
 
     /// The name on the card.
+    #[graphql(cache_control(max_age = 1))]
     async fn name(&self) -> &str {
         &self.0.name
     }
 
     /// The text of the product's page.
+    #[graphql(cache_control(max_age = 1))]
     async fn description(&self) -> Option<&str> {
         self.0.description.as_deref()
     }
 
     /// The category it stands in.
+    #[graphql(cache_control(max_age = 1))]
     async fn category(&self) -> CategoryNode {
         CategoryNode::from(&CategoryName(&self.0.category))
     }
 
     /// What it costs now.
+    #[graphql(cache_control(max_age = 1))]
     async fn price(&self) -> Leaf<&Money> {
         Leaf(&self.0.price)
     }
 
     /// Its properties, sorted by name.
-    async fn attributes(&self) -> Vec<Leaf<&Attribute>> {
+    #[graphql(cache_control(max_age = 1))]
+    async fn attributes(&self) -> Leaves<Leaf<&Attribute>> {
         self.0.attributes.iter().map(Leaf).collect()
     }
 
     /// The address of its picture.
+    #[graphql(cache_control(max_age = 1))]
     async fn image_url(&self) -> Option<&str> {
         self.0.image_url.as_deref()
     }
 
     /// How much there is of it in a geo zone, such as «Москва»; null if it is not sold there.
+    #[graphql(cache_control(max_age = 1))]
     async fn stock(&self, ctx: &Context<'_>, geo_zone: String) -> Result<Option<StockNode>> {
         stock_of(ctx, &self.0.id, &geo_zone).await
     }
 
     /// How much there is of it in every zone where it is sold.
-    async fn stocks(&self, ctx: &Context<'_>) -> Result<Vec<StockNode>> {
+    #[graphql(cache_control(max_age = 1))]
+    async fn stocks(&self, ctx: &Context<'_>) -> Result<Leaves<StockNode>> {
         stocks_of(ctx, &self.0.id).await
     }
 
     /// When it was first stored.
+    #[graphql(cache_control(max_age = 1))]
     async fn created_at(&self) -> DateTimeScalar {
         DateTimeScalar(self.0.created_at)
     }
 
     /// When it was last stored.
+    #[graphql(cache_control(max_age = 1))]
     async fn updated_at(&self) -> DateTimeScalar {
         DateTimeScalar(self.0.updated_at)
     }
@@ -137,24 +159,19 @@ impl ProductShape<'_> {
 impl LeafObject for Product {
     type Shape<'a> = ProductShape<'a>;
 
-    /// What the resolvers above give, without their futures; a test holds the two together.
-    fn field(&self, field: &Field) -> Option<Value> {
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
         let inside = &field.selection_set.node;
-        let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::from);
         match field.name.node.as_str() {
-            "id" => Some(self.id.as_str().into()),
-            "name" => Some(self.name.as_str().into()),
-            "description" => Some(text(&self.description)),
-            "category" => write_object(&CategoryName(&self.category), inside),
-            "price" => write_object(&self.price, inside),
-            "attributes" => {
-                let attributes = self.attributes.iter().map(|a| write_object(a, inside));
-                attributes.collect::<Option<Vec<_>>>().map(Value::List)
-            }
-            "imageUrl" => Some(text(&self.image_url)),
-            "createdAt" => Some(DateTimeScalar(self.created_at).to_value()),
-            "updatedAt" => Some(DateTimeScalar(self.updated_at).to_value()),
-            _ => None,
+            "id" => out.text(self.id.as_str()),
+            "name" => out.text(&self.name),
+            "description" => out.text_or_null(self.description.as_deref()),
+            "category" => out.object(&CategoryName(&self.category), inside),
+            "price" => out.object(&self.price, inside),
+            "attributes" => out.objects(&self.attributes, inside),
+            "imageUrl" => out.text_or_null(self.image_url.as_deref()),
+            "createdAt" => out.plain(self.created_at),
+            "updatedAt" => out.plain(self.updated_at),
+            _ => false,
         }
     }
 }
@@ -164,8 +181,10 @@ impl LeafObject for Product {
 #[graphql(name = "Attribute")]
 pub struct AttributeShape {
     /// What the property is called, such as «Цвет».
+    #[graphql(cache_control(max_age = 1))]
     name: String,
     /// What it is, such as «чёрный».
+    #[graphql(cache_control(max_age = 1))]
     value: String,
 }
 
@@ -178,11 +197,11 @@ impl From<&Attribute> for AttributeShape {
 impl LeafObject for Attribute {
     type Shape<'a> = AttributeShape;
 
-    fn field(&self, field: &Field) -> Option<Value> {
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
         match field.name.node.as_str() {
-            "name" => Some(self.name.as_str().into()),
-            "value" => Some(self.value.as_str().into()),
-            _ => None,
+            "name" => out.text(&self.name),
+            "value" => out.text(&self.value),
+            _ => false,
         }
     }
 }
@@ -204,11 +223,13 @@ impl CategoryNode {
 #[Object(name = "Category")]
 impl CategoryNode {
     /// Its name, which is its key.
+    #[graphql(cache_control(max_age = 1))]
     async fn name(&self) -> &str {
         &self.name
     }
 
     /// How many products stand in it.
+    #[graphql(cache_control(max_age = 1))]
     async fn product_count(&self, ctx: &Context<'_>) -> Result<i32> {
         let count = match self.product_count {
             Some(count) => count,
@@ -224,6 +245,7 @@ impl CategoryNode {
     /// last ones, or those before a cursor. A page has 20 entries unless `first` or `last` say
     /// otherwise, and at most 100. A cursor belongs to its category, sort and price range.
     #[allow(clippy::too_many_arguments)]
+    #[graphql(cache_control(max_age = 1))]
     async fn products(
         &self,
         ctx: &Context<'_>,
@@ -241,6 +263,7 @@ impl CategoryNode {
     }
 
     /// Its lowest and highest price; null if no product stands in it.
+    #[graphql(cache_control(max_age = 1))]
     async fn price_range(&self, ctx: &Context<'_>) -> Result<Option<CategoryPriceRange>> {
         let range = ctx.request()?.shop.catalog.price_range(&self.name).await?;
         Ok(range.map(|(low, high)| CategoryPriceRange { min: low.money(), max: high.money() }))
@@ -257,11 +280,13 @@ pub struct CategoryPriceRange {
 #[Object]
 impl CategoryPriceRange {
     /// The lowest price.
+    #[graphql(cache_control(max_age = 1))]
     async fn min(&self) -> Leaf<&Money> {
         Leaf(&self.min)
     }
 
     /// The highest price.
+    #[graphql(cache_control(max_age = 1))]
     async fn max(&self) -> Leaf<&Money> {
         Leaf(&self.max)
     }
@@ -282,8 +307,8 @@ impl LeafObject for CategoryName<'_> {
     where
         Self: 'a;
 
-    fn field(&self, field: &Field) -> Option<Value> {
-        (field.name.node == "name").then(|| Value::from(&**self.0))
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
+        field.name.node == "name" && out.text(self.0)
     }
 }
 
@@ -379,7 +404,7 @@ impl From<ProductInput> for RawProduct {
 #[derive(SimpleObject)]
 pub struct ProductsUpsertPayload {
     /// The products as they are stored now; empty if nothing was stored.
-    products: Vec<ProductNode>,
+    products: Leaves<ProductNode>,
     /// Everything that is wrong with the batch; empty if it was stored.
     user_errors: Vec<UserError>,
 }
@@ -432,3 +457,6 @@ impl Fetch for CategoryFetch {
         try_join_all(names.iter().map(|name| self.0.category(name))).await
     }
 }
+
+#[cfg(test)]
+mod tests;

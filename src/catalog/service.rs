@@ -163,7 +163,10 @@ impl CatalogService {
         };
         match PageKey::of(query, with_cards) {
             Some(key) => self.caches.pages.get(&query.category, key, read).await,
-            None => read().await.map(Arc::new),
+            None => {
+                self.caches.pages.is_read(&query.category);
+                read().await.map(Arc::new)
+            }
         }
     }
 

@@ -66,12 +66,8 @@ impl CheckoutStatements {
         key: &str,
     ) -> Result<Option<Checkout>, StoreError> {
         let row: Option<(Option<String>,)> = statement.first((owner.to_string(), key)).await?;
-        row.and_then(|(body,)| body).map(|body| parse(statement, &body)).transpose()
+        row.and_then(|(body,)| body).map(|body| statement.of_json(&body)).transpose()
     }
-}
-
-fn parse(statement: &Statement, body: &str) -> Result<Checkout, StoreError> {
-    serde_json::from_str(body).map_err(|error| statement.unexpected(&error))
 }
 
 #[async_trait]
@@ -98,8 +94,7 @@ impl CheckoutStore for CassandraStore {
         if let Some(due) = due {
             self.add_due(due).await?;
         }
-        let body = serde_json::to_string(after);
-        let body = body.map_err(|error| statements.change.unexpected(&error))?;
+        let body = statements.change.to_json(after)?;
         let (owner, key, request) = (after.owner.to_string(), &*after.key, &after.request);
         let (state, order, version) = (after.state.name(), after.order.id, after.version);
         match expected {
@@ -115,17 +110,7 @@ impl CheckoutStore for CassandraStore {
     }
 
     async fn scan_checkouts(&self, after: Option<Vec<u8>>) -> Result<ScannedCheckouts, StoreError> {
-        let statement = &self.checkouts.scan;
-        let wrong = || statement.unexpected(&"a place that this store did not give");
-        let from = match after {
-            Some(bytes) => i64::from_be_bytes(bytes.try_into().map_err(|_| wrong())?),
-            None => i64::MIN,
-        };
-        let rows: Vec<(i64, Option<String>)> = statement.rows((from, SCAN_STEP)).await?;
-        let is_last = rows.len() < usize::try_from(SCAN_STEP).unwrap_or(0);
-        let next = rows.last().filter(|_| !is_last).map(|(token, _)| token.to_be_bytes().to_vec());
-        let bodies = rows.into_iter().filter_map(|(_, body)| body);
-        let checkouts = bodies.map(|body| parse(statement, &body)).collect::<Result<_, _>>()?;
+        let (checkouts, next) = self.checkouts.scan.scan_json(after, SCAN_STEP).await?;
         Ok(ScannedCheckouts { checkouts, next })
     }
 }

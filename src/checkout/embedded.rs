@@ -33,7 +33,7 @@ fn row_key(owner: &Owner, key: &str) -> Key {
 impl CheckoutStore for EmbeddedStore {
     async fn checkout(&self, owner: &Owner, key: &str) -> Result<Option<Checkout>, StoreError> {
         let (table, key) = (self.checkouts.checkouts.clone(), row_key(owner, key));
-        self.engine.read(TABLE, move |reader: &Reader| reader.get(&table, &key)).await
+        self.engine.look(TABLE, 1, move |reader: &Reader| reader.get(&table, &key)).await
     }
 
     async fn settled_checkout(

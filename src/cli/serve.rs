@@ -2,15 +2,15 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
 use clap::{Parser, ValueEnum};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::documents::DoorArgs;
 use super::{AuthArgs, Failure, StoreArgs, demo_secret_path, no_secret};
 use crate::app::{App, Shop};
 use crate::cache::Tiers;
@@ -19,15 +19,21 @@ use crate::catalog::service::keeper;
 use crate::checkout::sweeper;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{
-    CacheConfig, Config, ConfigError, Limits, MIN_SECRET_BYTES, Secret, ShopRules, SocketLimits,
-    StoreConfig,
+    CacheConfig, Config, ConfigError, ConnectionLimits, Limits, MIN_SECRET_BYTES,
+    RESPONSE_CACHE_BYTES, Secret, ShopRules, SocketLimits, StoreConfig,
 };
+use crate::rate::{Rate, RateLimits};
+use crate::server::{Trusted, WorkLimits};
 use crate::storage::Store;
 use crate::telemetry::Metrics;
 use crate::{demo, server, storage};
 
 /// The setting of the payment service's secret.
 const PAYMENT_SECRET: &str = "VITRINA_PAYMENT_SECRET";
+/// More at once than any machine works on.
+const MAX_IN_WORK: usize = 1_000_000;
+/// Files that the store and its connections have open, at the most.
+const FILES_OF_STORE: u64 = 2_000;
 /// How long requests in work may go on after the signal to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
@@ -37,6 +43,8 @@ pub(super) struct ServeArgs {
     pub(super) store: StoreArgs,
     #[command(flatten)]
     auth: AuthArgs,
+    #[command(flatten)]
+    doors: DoorArgs,
     /// Where to listen
     #[arg(
         long,
@@ -46,7 +54,14 @@ pub(super) struct ServeArgs {
     )]
     listen: SocketAddr,
     /// Where what was read is kept for a moment: memory, off or redis://host:port
-    #[arg(long, env = "VITRINA_CACHE", default_value = "memory", value_name = "CACHE")]
+    // Its value may hold a password, which the help would show.
+    #[arg(
+        long,
+        env = "VITRINA_CACHE",
+        default_value = "memory",
+        value_name = "CACHE",
+        hide_env_values = true
+    )]
     cache: String,
     /// Leave an empty store empty; one on Cassandra always is, use `vitrina demo`
     #[arg(long, env = "VITRINA_NO_DEMO", value_parser = clap::builder::FalseyValueParser::new())]
@@ -66,6 +81,58 @@ pub(super) struct ServeArgs {
     #[arg(long, env = "VITRINA_MAX_COST", default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(100..))]
     max_cost: u32,
+    /// Most bytes of answers that are the same for everybody and kept for a moment; 0 keeps none
+    #[arg(long, env = "VITRINA_MAX_RESPONSE_CACHE_BYTES", default_value_t = RESPONSE_CACHE_BYTES,
+          value_name = "BYTES")]
+    max_response_cache_bytes: u64,
+    /// Most connections in all
+    #[arg(long, env = "VITRINA_MAX_CLIENTS", default_value_t = ConnectionLimits::default().all,
+          value_name = "CONNECTIONS")]
+    max_clients: usize,
+    /// Most connections from one address, unless it is this machine's own
+    #[arg(long, env = "VITRINA_MAX_CLIENTS_PER_ADDRESS",
+          default_value_t = ConnectionLimits::default().per_address, value_name = "CONNECTIONS")]
+    max_clients_per_address: usize,
+    /// Most operations that are worked on at once: so many of buyers, and so many of others
+    #[arg(long, env = "VITRINA_MAX_IN_WORK", default_value_t = WorkLimits::default().in_work,
+          value_name = "OPERATIONS", value_parser = positive)]
+    max_in_work: usize,
+    /// Most operations of either kind that wait for that; the rest is told to come back later
+    #[arg(long, env = "VITRINA_MAX_WAITING", default_value_t = WorkLimits::default().waiting,
+          value_name = "OPERATIONS")]
+    max_waiting: usize,
+    /// What one customer, guest or member of staff may ask for, in the cost of operations: what
+    /// comes back in a second, and what can be taken at once; or off
+    #[arg(
+        long,
+        env = "VITRINA_RATE_IDENTITY",
+        default_value = "20000:200000",
+        value_name = "RATE:BURST"
+    )]
+    rate_identity: String,
+    /// What may be asked for from one address
+    #[arg(
+        long,
+        env = "VITRINA_RATE_ADDRESS",
+        default_value = "100000:1000000",
+        value_name = "RATE:BURST"
+    )]
+    rate_address: String,
+    /// What may be asked for of the pages of one category
+    #[arg(
+        long,
+        env = "VITRINA_RATE_CATEGORY",
+        default_value = "500000:1000000",
+        value_name = "RATE:BURST"
+    )]
+    rate_category: String,
+    /// Limit clients on this machine too
+    #[arg(long, env = "VITRINA_RATE_LOOPBACK",
+          value_parser = clap::builder::FalseyValueParser::new())]
+    rate_loopback: bool,
+    /// So many proxies stand in front and add to X-Forwarded-For for whom they ask
+    #[arg(long, env = "VITRINA_PROXIES", default_value_t = 0, value_name = "NUMBER")]
+    proxies: usize,
     /// Most WebSocket connections in all
     #[arg(long, env = "VITRINA_MAX_CONNECTIONS",
           default_value_t = SocketLimits::default().connections)]
@@ -93,7 +160,7 @@ pub(super) struct ServeArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Switch {
+pub(super) enum Switch {
     On,
     Off,
 }
@@ -108,6 +175,8 @@ pub(super) struct Plan {
     own_secret: bool,
     /// Rows beyond which a bucket is split.
     split_rows: u64,
+    /// The folder with the only documents that are executed.
+    documents: Option<PathBuf>,
 }
 
 impl ServeArgs {
@@ -123,6 +192,14 @@ impl ServeArgs {
             body_bytes: usize::try_from(self.max_body_bytes).unwrap_or(usize::MAX),
             deadline: Duration::from_millis(self.deadline_ms.into()),
             cost: self.max_cost.into(),
+            response_cache_bytes: self.max_response_cache_bytes,
+            connections: ConnectionLimits {
+                all: self.max_clients,
+                per_address: self.max_clients_per_address,
+                ..ConnectionLimits::default()
+            },
+            work: WorkLimits { in_work: self.max_in_work, waiting: self.max_waiting },
+            proxies: self.proxies,
             sockets: SocketLimits {
                 connections: self.max_connections,
                 connections_per_address: self.max_connections_per_address,
@@ -131,6 +208,7 @@ impl ServeArgs {
             },
             ..Limits::default()
         };
+        let auth_secrets = [auth.jwt_secret.clone(), auth.jwt_secret_previous.clone()];
         let config = Config {
             listen: self.listen,
             store,
@@ -142,16 +220,49 @@ impl ServeArgs {
             rules: ShopRules {
                 low_stock: self.low_stock,
                 payment_within: Duration::from_secs(self.payment_within.into()),
+                rates: RateLimits {
+                    identity: rate("--rate-identity / VITRINA_RATE_IDENTITY", &self.rate_identity)?,
+                    address: rate("--rate-address / VITRINA_RATE_ADDRESS", &self.rate_address)?,
+                    category: rate("--rate-category / VITRINA_RATE_CATEGORY", &self.rate_category)?,
+                    loopback: self.rate_loopback,
+                },
             },
-            payment_secret: payment_secret()?,
+            payment_secret: payment_secret(&auth_secrets)?,
+            trusted: None,
+            origins: self.doors.origins()?,
         };
-        Ok(Plan { config, is_demo, own_secret, split_rows: self.split_rows })
+        let documents = self.doors.documents.clone();
+        Ok(Plan { config, is_demo, own_secret, split_rows: self.split_rows, documents })
     }
 }
 
-/// What the payment service signs its messages with.
-fn payment_secret() -> Result<Option<Secret>, ConfigError> {
+/// Reads `RATE:BURST` or `off`.
+fn rate(setting: &'static str, text: &str) -> Result<Option<Rate>, ConfigError> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
+    let rate = text
+        .split_once(':')
+        .and_then(|(rate, burst)| Some(Rate { per_second: number(rate)?, burst: number(burst)? }));
+    let fault = "is two whole numbers such as 20000:200000, or off";
+    rate.map(Some).ok_or_else(|| ConfigError::new(setting, fault))
+}
+
+/// Reads a number of at least 1.
+fn positive(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=MAX_IN_WORK).contains(number));
+    number.ok_or_else(|| format!("must be a number from 1 to {MAX_IN_WORK}"))
+}
+
+/// What the payment service signs its messages with: nothing that could also sign a token, or that
+/// service could make itself staff.
+fn payment_secret(of_tokens: &[Option<Secret>; 2]) -> Result<Option<Secret>, ConfigError> {
     let found = super::secret(PAYMENT_SECRET)?;
+    if found.is_some() && of_tokens.contains(&found) {
+        let fault = "must not be a secret that signs tokens: the payment service knows this one";
+        return Err(ConfigError::new(PAYMENT_SECRET, fault));
+    }
     if found.as_ref().is_some_and(|secret| secret.expose().len() < MIN_SECRET_BYTES) {
         let fault = format!("must have at least {MIN_SECRET_BYTES} bytes");
         return Err(ConfigError::new(PAYMENT_SECRET, fault));
@@ -166,7 +277,10 @@ fn random_secret() -> Secret {
 }
 
 pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
-    let Plan { config, is_demo, own_secret, split_rows } = plan;
+    let Plan { mut config, is_demo, own_secret, split_rows, documents } = plan;
+    if let Some(dir) = documents {
+        config.trusted = Some(Trusted::load(&dir, &config.limits, config.introspection).await?);
+    }
     let listener = TcpListener::bind(config.listen).await.map_err(|error| {
         Failure::Other(format!("--listen / VITRINA_LISTEN: {}: {error}", config.listen))
     })?;
@@ -174,6 +288,7 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
         .local_addr()
         .map_err(|error| Failure::Other(format!("the listener has no address: {error}")))?;
     let mut stop = Stop::listen()?;
+    ask_for_files(&config.limits);
     let metrics = Arc::new(Metrics::default());
     let app = Arc::new(App::new(config, metrics.clone()));
     let auth = &app.config.auth;
@@ -187,14 +302,9 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
 
     // Listening comes first, so that health checks are answered while the store is being opened.
     let (tell_server, told) = tokio::sync::oneshot::channel::<()>();
-    let listener = listener.tap_io(|connection| {
-        // Answers are written whole; waiting for more would only delay them.
-        let _ = connection.set_nodelay(true);
-    });
-    let service = server::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>();
-    let server =
-        axum::serve(listener, service).with_graceful_shutdown(async { told.await.unwrap_or(()) });
-    let mut server = tokio::spawn(server.into_future());
+    let told = async { told.await.unwrap_or(()) };
+    let mut server =
+        tokio::spawn(server::serve(listener, server::router(app.clone()), app.clone(), told));
 
     let clock = Arc::new(SystemClock);
     let opened = tokio::select! {
@@ -216,14 +326,26 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
             let _ = tell_server.send(());
             // The server does not wait for WebSockets: to it they are no requests any more.
             let both = async { tokio::join!(&mut server, app.sockets.close()).0 };
-            tokio::time::timeout(STOP_WITHIN, both).await.unwrap_or(Ok(Ok(())))
+            tokio::time::timeout(STOP_WITHIN, both).await.unwrap_or(Ok(()))
         }
         ended = &mut server => ended,
     };
-    match ended {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(Failure::Other(format!("the server stopped: {error}"))),
-        Err(error) => Err(Failure::Other(format!("the server stopped: {error}"))),
+    ended.map_err(|error| Failure::Other(format!("the server stopped: {error}")))
+}
+
+/// Every connection is an open file to the system, which by default allows a thousand.
+fn ask_for_files(limits: &Limits) {
+    let clients = limits.connections.all.saturating_add(limits.sockets.connections);
+    let wanted = u64::try_from(clients).unwrap_or(u64::MAX).saturating_add(FILES_OF_STORE);
+    match rlimit::increase_nofile_limit(wanted) {
+        Ok(allowed) if allowed >= wanted => {}
+        Ok(allowed) => tracing::warn!(
+            allowed,
+            wanted,
+            "the system allows fewer open files than there may be clients; raise `ulimit -n`, or \
+             lower --max-clients and --max-connections"
+        ),
+        Err(error) => tracing::warn!(%error, "the number of open files could not be raised"),
     }
 }
 

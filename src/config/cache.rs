@@ -97,6 +97,10 @@ fn decode_percent(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn redis(text: &str) -> RedisConfig {
@@ -149,6 +153,52 @@ mod tests {
             let error = CacheConfig::parse(text).expect_err(text);
             assert_eq!(error.setting, CACHE, "{text}");
             assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_cache_or_a_fault(
+            text in prop_oneof![
+                any::<String>(),
+                "(redis://)?[a-z0-9.:,/?&=@%я-]{0,40}",
+                "redis://([a-z%0-9]{0,6}:[a-z%0-9@:]{0,9}@)?[a-z0-9.]{0,6}(:[0-9]{0,5})?(/[0-9]{0,6})?",
+            ],
+        ) {
+            match CacheConfig::parse(&text) {
+                Ok(CacheConfig::Redis(config)) => {
+                    prop_assert!(host_and_port(&config.host, REDIS_PORT).is_some());
+                    prop_assert!(!config.host.contains(':') && config.port != 0);
+                }
+                Ok(_) => {}
+                Err(fault) => prop_assert_eq!(fault.setting, CACHE),
+            }
+        }
+
+        /// A fault is printed where others can read it.
+        #[test]
+        fn no_password_gets_into_a_fault(
+            password in "[A-Z]{8}",
+            around in ("[a-z:@%/]{0,8}", "[a-z0-9:@%/]{0,8}"),
+        ) {
+            let text = format!("redis://{}{password}{}", around.0, around.1);
+            let told = match CacheConfig::parse(&text) {
+                Err(fault) => format!("{fault} {fault:?}"),
+                Ok(_) => String::new(),
+            };
+            prop_assert!(!told.contains(&password), "{}", told);
+        }
+
+        #[test]
+        fn any_password_can_be_written(user in any::<String>(), password in ".+") {
+            let escape = |text: &str| {
+                text.bytes().fold(String::new(), |mut escaped, byte| {
+                    write!(escaped, "%{byte:02X}").unwrap();
+                    escaped
+                })
+            };
+            let config = redis(&format!("redis://{}:{}@a", escape(&user), escape(&password)));
+            prop_assert_eq!(config.credentials, Some((user, Secret::new(password))));
         }
     }
 }

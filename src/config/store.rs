@@ -130,6 +130,8 @@ fn is_name(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn cassandra(text: &str) -> CassandraConfig {
@@ -173,6 +175,37 @@ mod tests {
         ] {
             let error = StoreConfig::parse(text).expect_err(text);
             assert_eq!(error.setting, STORE, "{text}");
+        }
+    }
+
+    proptest! {
+        /// What goes into CQL as it is holds nothing but names, whatever was typed.
+        #[test]
+        fn any_text_is_a_store_or_a_fault(
+            text in prop_oneof![
+                any::<String>(),
+                "(embedded|cassandra)?:?/{0,3}[a-z0-9.:,/?&=@;' я-]{0,60}",
+                "cassandra://[a-z0-9.:,-]{1,12}/[a-zA-Z_0-9-]{1,50}(\\?(dc|rf|ca|x)=[a-z0-9:,]{0,9}){0,1}(&(dc|rf)=[a-z0-9:,]{0,9}){0,2}",
+            ],
+        ) {
+            match StoreConfig::parse(&text) {
+                Ok(StoreConfig::Embedded { dir }) => {
+                    prop_assert_eq!(format!("embedded:{}", dir.display()), text);
+                }
+                Ok(StoreConfig::Cassandra(config)) => {
+                    prop_assert!(is_name(&config.keyspace) && config.keyspace.len() <= MAX_KEYSPACE_CHARS);
+                    prop_assert!(!config.nodes.is_empty());
+                    for node in &config.nodes {
+                        prop_assert!(host_and_port(node, CQL_PORT).is_some(), "{}", node);
+                    }
+                    prop_assert!(config.replication.iter().any(|(dc, _)| *dc == config.dc));
+                    for (dc, copies) in &config.replication {
+                        prop_assert!(is_name(dc) && (1..=MAX_REPLICAS).contains(copies));
+                    }
+                    prop_assert_eq!(config.credentials, None);
+                }
+                Err(fault) => prop_assert_eq!(fault.setting, STORE),
+            }
         }
     }
 }

@@ -3,16 +3,15 @@
 //! field that failed is null, and null that must not be takes its parent with it.
 
 use async_graphql::indexmap::IndexMap;
-use async_graphql::parser::types::{
-    BaseType, ExecutableDocument, Field, Selection, SelectionSet, Type,
-};
+use async_graphql::parser::types::{BaseType, ExecutableDocument, Field, SelectionSet, Type};
 use async_graphql::{Name, Value};
 
 use super::cost::root_type;
-use super::flatten::is_asked;
+use super::flatten::asked;
 use super::index::SchemaIndex;
 
-/// Completes the data that an operation gave. The document is flat: see [`super::flatten`].
+/// Completes the data that an operation gave. The document is flat: see [`super::flatten`]. Pieces
+/// that were written at once are complete: see [`super::json`].
 pub fn complete(data: &mut Value, document: &ExecutableDocument, index: &SchemaIndex) {
     let Some((_, operation)) = document.operations.iter().next() else { return };
     // With nothing to show, the executor shows null.
@@ -60,12 +59,8 @@ fn complete_object(
     index: &SchemaIndex,
 ) -> bool {
     let mut at = 0;
-    for item in &selection.items {
-        let Selection::Field(field) = &item.node else { continue };
+    for field in asked(selection) {
         let field: &Field = &field.node;
-        if !is_asked(field) {
-            continue;
-        }
         let info = index.field(object, &field.name.node);
         let key = &field.response_key().node;
         match fields.get_index_of(key) {

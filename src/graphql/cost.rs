@@ -11,7 +11,7 @@ use super::index::{FieldInfo, SchemaIndex};
 /// How long a page is if the client does not say.
 const DEFAULT_PAGE: u64 = 20;
 /// What a page costs beside its entries: it reads several parts of the store, however short it is.
-const PAGE_COST: u64 = 20;
+pub const PAGE_COST: u64 = 20;
 /// What a look beyond the end of a page costs.
 const PROBE_COST: u64 = 10;
 /// What a look at the schema costs: its lists are as long as the schema is large.

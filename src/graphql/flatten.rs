@@ -177,8 +177,21 @@ fn nothing() -> Positioned<Selection> {
     Positioned::new(Selection::Field(Positioned::new(field, at)), at)
 }
 
+/// The fields of a flat selection that the client asked for.
+pub(super) fn asked(selection: &SelectionSet) -> impl Iterator<Item = &Positioned<Field>> {
+    selection.items.iter().filter_map(|item| match &item.node {
+        Selection::Field(field) if is_asked(&field.node) => Some(field),
+        _ => None,
+    })
+}
+
+/// Whether a flat selection asks for one of these fields.
+pub fn asks_for(selection: &SelectionSet, names: &[&str]) -> bool {
+    asked(selection).any(|field| names.contains(&field.node.name.node.as_str()))
+}
+
 /// Whether a field of a flat operation was asked for by the client.
-pub(super) fn is_asked(field: &Field) -> bool {
+fn is_asked(field: &Field) -> bool {
     field.alias.as_ref().is_none_or(|alias| alias.node != NOTHING)
 }
 

@@ -6,6 +6,7 @@ use async_graphql::parser::parse_schema;
 use async_graphql::parser::types::{
     BaseType, FieldDefinition, InputValueDefinition, Type, TypeKind, TypeSystemDefinition,
 };
+use async_graphql::registry::{MetaType, Registry};
 use async_graphql::{Name, Positioned};
 
 /// What is known of a field of an object.
@@ -21,6 +22,8 @@ pub struct FieldInfo {
     pub is_page: bool,
     /// The argument whose length is the length of the answer: the first one that is a list.
     pub list_argument: Option<Name>,
+    /// Whether it is declared to give everybody the same; see [`super::public`].
+    pub is_public: bool,
 }
 
 /// What is known of a type that values can be sent for.
@@ -70,6 +73,28 @@ impl SchemaIndex {
         index
     }
 
+    /// Takes over which fields are declared to give everybody the same. All others do not.
+    pub fn publish(&mut self, registry: &Registry) {
+        for (name, ty) in &registry.types {
+            let MetaType::Object { fields, .. } = ty else { continue };
+            let Some(known) = self.objects.get_mut(name.as_str()) else { continue };
+            for field in fields.values() {
+                // Of a field that says nothing the library says that it is public and has no age.
+                let is_declared = field.cache_control.public && field.cache_control.max_age > 0;
+                if let Some(info) = known.get_mut(field.name.as_str()) {
+                    info.is_public = is_declared;
+                }
+            }
+        }
+    }
+
+    /// The fields of all objects, by object and name.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &str, &FieldInfo)> {
+        self.objects.iter().flat_map(|(object, fields)| {
+            fields.iter().map(move |(name, info)| (object.as_str(), name.as_str(), info))
+        })
+    }
+
     fn add(&mut self, name: Name, kind: TypeKind) {
         match kind {
             TypeKind::Object(object) => {
@@ -115,7 +140,8 @@ fn field_info(field: FieldDefinition) -> (Name, FieldInfo) {
     let is_list = matches!(field.ty.node.base, BaseType::List(_));
     let output = base_name(&field.ty.node).clone();
     let ty = field.ty.node;
-    (field.name.node, FieldInfo { ty, output, is_list, is_page, list_argument })
+    let is_public = false;
+    (field.name.node, FieldInfo { ty, output, is_list, is_page, list_argument, is_public })
 }
 
 fn base_name(ty: &Type) -> &Name {

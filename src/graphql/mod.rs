@@ -6,17 +6,20 @@ pub mod cost;
 mod events;
 pub mod flatten;
 pub mod index;
+mod json;
 mod leaf;
 mod loader;
 mod pages;
+pub mod public;
 mod scalars;
 pub mod variables;
 
 use async_graphql::extensions::{Extension, ExtensionContext, ExtensionFactory, NextExecute};
 use async_graphql::parser::types::ExecutableDocument;
+use async_graphql::registry::Registry;
 use async_graphql::{
-    MergedObject, MergedSubscription, Request, Response, Schema, SchemaBuilder, ServerError,
-    ValidationMode,
+    MergedObject, MergedSubscription, OutputType, Request, Response, Schema, SchemaBuilder,
+    ServerError, ValidationMode,
 };
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
@@ -24,10 +27,14 @@ use std::sync::Arc;
 
 pub use context::{Caller, ContextExt, Origin, RequestContext, Viewer};
 pub use events::Turn;
+pub use flatten::asks_for;
 pub use index::SchemaIndex;
-pub use leaf::{Leaf, LeafObject, write_object};
+pub use json::{Json, write_response};
+#[cfg(test)]
+pub(crate) use leaf::tests::assert_written_as_resolved;
+pub use leaf::{AtOnce, Leaf, LeafObject, Leaves};
 pub use loader::{Fetch, Loader, Rounds};
-pub use pages::{Connection, Edge, ListNode, PageEnds, PageInfo};
+pub use pages::{Connection, Edge, ListNode, Page, PageEnds, PageInfo};
 pub use scalars::{DateScalar, DateTimeScalar, DecimalScalar, MoneyInput, MoneyNode};
 
 use crate::cart::graphql::{CartMutation, CartQuery, CartSubscription};
@@ -82,7 +89,10 @@ impl ShopGraph {
         };
         let executor = builder().validation_mode(ValidationMode::Fast).finish();
         let checker = builder().extension(CheckOnly).finish();
-        let index = SchemaIndex::new(&executor.sdl());
+        let mut index = SchemaIndex::new(&executor.sdl());
+        let mut registry = Registry::default();
+        Query::create_type_info(&mut registry);
+        index.publish(&registry);
         Self { executor, checker, index }
     }
 

@@ -1,4 +1,4 @@
-//! Scalars and the types of money.
+//! Scalars, and types that all domains use.
 
 use std::sync::Arc;
 
@@ -8,8 +8,10 @@ use async_graphql::{
 };
 use rust_decimal::Decimal;
 
+use super::json::Json;
 use super::leaf::{Leaf, LeafObject};
 use crate::clock::Timestamp;
+use crate::error::UserError;
 use crate::money::Money;
 
 /// Most characters of a decimal: far more than any price, few enough to parse at once.
@@ -124,8 +126,10 @@ impl DateScalar {
 #[graphql(name = "Money")]
 pub struct MoneyShape {
     /// How much, exactly.
+    #[graphql(cache_control(max_age = 1))]
     amount: DecimalScalar,
     /// The currency as a code of ISO 4217, such as `RUB`.
+    #[graphql(cache_control(max_age = 1))]
     currency_code: String,
 }
 
@@ -144,11 +148,24 @@ pub type MoneyNode = Leaf<Arc<Money>>;
 impl LeafObject for Money {
     type Shape<'a> = MoneyShape;
 
-    fn field(&self, field: &Field) -> Option<Value> {
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
         match field.name.node.as_str() {
-            "amount" => Some(DecimalScalar(Some(self.amount)).to_value()),
-            "currencyCode" => Some(self.currency.as_str().into()),
-            _ => None,
+            "amount" => out.plain(self.amount),
+            "currencyCode" => out.plain(self.currency),
+            _ => false,
+        }
+    }
+}
+
+impl LeafObject for UserError {
+    type Shape<'a> = &'a Self;
+
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
+        match field.name.node.as_str() {
+            "code" => out.name(self.code),
+            "field" => out.value(&self.field),
+            "message" => out.text(&self.message),
+            _ => false,
         }
     }
 }

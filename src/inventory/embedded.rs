@@ -62,11 +62,11 @@ fn row_key(key: &StockKey) -> Key {
 #[async_trait]
 impl InventoryStore for EmbeddedStore {
     async fn stock_levels(&self, keys: &[StockKey]) -> Result<Vec<Option<StockLevel>>, StoreError> {
-        let (table, keys) = (self.inventory.stock.clone(), keys.to_vec());
+        let (table, count, keys) = (self.inventory.stock.clone(), keys.len(), keys.to_vec());
         let read = move |reader: &Reader| {
             keys.iter().map(|key| reader.get(&table, &row_key(key))).collect()
         };
-        self.engine.read(STOCK, read).await
+        self.engine.look(STOCK, count, read).await
     }
 
     async fn stock_zones(&self, product: &ProductId) -> Result<Vec<GeoZone>, StoreError> {
@@ -82,7 +82,7 @@ impl InventoryStore for EmbeddedStore {
             };
             rows.into_iter().map(zone).collect()
         };
-        self.engine.read(STOCK, read).await
+        self.engine.look(STOCK, MAX_ZONES, read).await
     }
 
     async fn stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
@@ -99,7 +99,7 @@ impl InventoryStore for EmbeddedStore {
             // One process has the folder: there are no turns.
             Ok(Some(StockRow { level, marks, turn: None }))
         };
-        self.engine.read(MARKS, read).await
+        self.engine.look(MARKS, 2, read).await
     }
 
     async fn stock_turn(&self, key: &StockKey) -> Result<Option<(i64, Option<Uuid>)>, StoreError> {

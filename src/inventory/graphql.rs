@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
-use async_graphql::{
-    Context, Enum, ID, InputObject, Object, Result, ScalarType, SimpleObject, Subscription, Value,
-};
+use async_graphql::{Context, Enum, ID, InputObject, Object, Result, SimpleObject, Subscription};
 use async_trait::async_trait;
 use futures_util::stream::{Stream, StreamExt};
 
@@ -14,7 +12,9 @@ use super::service::InventoryService;
 use crate::catalog::graphql::ProductNode;
 use crate::error::{Error, UserError};
 use crate::geo_zone::GeoZone;
-use crate::graphql::{ContextExt, DateTimeScalar, Fetch, Leaf, LeafObject, RequestContext};
+use crate::graphql::{
+    ContextExt, DateTimeScalar, Fetch, Json, Leaf, LeafObject, Leaves, RequestContext,
+};
 use crate::product_id::ProductId;
 
 /// Most products of one subscription.
@@ -73,6 +73,7 @@ impl<'a> From<&'a Stock> for StockShape<'a> {
 #[Object(name = "Stock")]
 impl StockShape<'_> {
     /// What is sold.
+    #[graphql(cache_control(max_age = 1))]
     async fn product(&self, ctx: &Context<'_>) -> Result<ProductNode> {
         let product = ctx.request()?.products.load(self.0.key.product.clone()).await?;
         let gone = || Error::BadUserInput("The product is no longer in the catalogue.".to_owned());
@@ -80,6 +81,7 @@ impl StockShape<'_> {
     }
 
     /// Where it is sold.
+    #[graphql(cache_control(max_age = 1))]
     async fn geo_zone(&self) -> &str {
         self.0.key.zone.as_str()
     }
@@ -87,16 +89,19 @@ impl StockShape<'_> {
     /// Units that can be bought now: those that are there and not promised to somebody. A change
     /// made anywhere is seen everywhere within a quarter of a second; whether a checkout succeeds
     /// is decided by the stock itself.
+    #[graphql(cache_control(max_age = 1))]
     async fn available(&self) -> i32 {
         self.0.available()
     }
 
     /// Whether it can be bought, in a word.
+    #[graphql(cache_control(max_age = 1))]
     async fn status(&self) -> StockStatus {
         self.0.status()
     }
 
     /// When it last changed.
+    #[graphql(cache_control(max_age = 1))]
     async fn updated_at(&self) -> DateTimeScalar {
         DateTimeScalar(self.0.level.updated_at)
     }
@@ -105,13 +110,13 @@ impl StockShape<'_> {
 impl LeafObject for Stock {
     type Shape<'a> = StockShape<'a>;
 
-    fn field(&self, field: &Field) -> Option<Value> {
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
         match field.name.node.as_str() {
-            "geoZone" => Some(self.key.zone.as_str().into()),
-            "available" => Some(self.available().into()),
-            "status" => Some(async_graphql::resolver_utils::enum_value(self.status())),
-            "updatedAt" => Some(DateTimeScalar(self.level.updated_at).to_value()),
-            _ => None,
+            "geoZone" => out.text(self.key.zone.as_str()),
+            "available" => out.value(&self.available()),
+            "status" => out.name(self.status()),
+            "updatedAt" => out.plain(self.level.updated_at),
+            _ => false,
         }
     }
 }
@@ -130,7 +135,7 @@ pub async fn stock_of(
 }
 
 /// The stock of a product in all zones; for the product's own fields.
-pub async fn stocks_of(ctx: &Context<'_>, product: &ProductId) -> Result<Vec<StockNode>> {
+pub async fn stocks_of(ctx: &Context<'_>, product: &ProductId) -> Result<Leaves<StockNode>> {
     let request = ctx.request()?;
     let zones = request.zones.load(product.clone()).await?.unwrap_or_default();
     let key = |zone: &GeoZone| StockKey { product: product.clone(), zone: zone.clone() };
@@ -256,7 +261,7 @@ pub struct StockAdjustInput {
 #[derive(SimpleObject)]
 pub struct StockPayload {
     /// The stock as it is now, for each entry that was carried out.
-    stocks: Vec<StockNode>,
+    stocks: Leaves<StockNode>,
     /// What is wrong with the others; empty if all were carried out.
     user_errors: Vec<UserError>,
 }
@@ -321,3 +326,6 @@ impl Fetch for ZonesFetch {
         Ok(self.0.zones(ids).await?.into_iter().map(Some).collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -222,6 +222,11 @@ impl InventoryService {
 
     /// Frees whatever is held for a reservation, by this call or an earlier one.
     async fn take_back(&self, reservation: &Reservation) -> Result<(), Error> {
+        if reservation.lines().len() < 2 {
+            // The row that refused held nothing, and there is no other. What it holds by now was
+            // given to another call for the same reservation.
+            return Ok(());
+        }
         let asks = reservation
             .lines()
             .iter()

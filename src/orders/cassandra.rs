@@ -118,7 +118,7 @@ impl OrderStatements {
 
     async fn read(&self, statement: &Statement, id: Uuid) -> Result<Option<Order>, StoreError> {
         let row: Option<(Option<String>,)> = statement.first((id,)).await?;
-        row.and_then(|(body,)| body).map(|body| parse(statement, &body)).transpose()
+        row.and_then(|(body,)| body).map(|body| statement.of_json(&body)).transpose()
     }
 
     /// The order of a row of a list: its copy, or the state where that may be newer. `belongs`
@@ -137,8 +137,7 @@ impl OrderStatements {
     async fn write_events(&self, order: Uuid, events: &[OrderEvent]) -> Result<(), StoreError> {
         let row = |event: &OrderEvent| {
             let payload = Payload { actor: event.actor.clone(), note: event.note.clone() };
-            let payload = serde_json::to_string(&payload);
-            let payload = payload.map_err(|error| self.events.unexpected(&error))?;
+            let payload = self.events.to_json(&payload)?;
             Ok((order, millis(event.at), event.id, event.kind.clone(), payload))
         };
         let rows = events.iter().map(row).collect::<Result<Vec<_>, StoreError>>()?;
@@ -163,14 +162,6 @@ fn millis(at: Timestamp) -> CqlTimestamp {
     CqlTimestamp(at.millis())
 }
 
-fn parse(statement: &Statement, body: &str) -> Result<Order, StoreError> {
-    serde_json::from_str(body).map_err(|error| statement.unexpected(&error))
-}
-
-fn body(statement: &Statement, order: &Order) -> Result<String, StoreError> {
-    serde_json::to_string(order).map_err(|error| statement.unexpected(&error))
-}
-
 #[async_trait]
 impl OrderStore for CassandraStore {
     async fn order(&self, id: Uuid) -> Result<Option<Order>, StoreError> {
@@ -192,7 +183,7 @@ impl OrderStore for CassandraStore {
             to_cql(order.total.amount),
             order.total.currency.as_str(),
             order.version,
-            body(&statements.place, order)?,
+            statements.place.to_json(order)?,
             order.created_at.micros() - before,
         );
         // That it is due comes first: an order must not be there without ever being looked at.
@@ -213,7 +204,7 @@ impl OrderStore for CassandraStore {
             after.owner.to_string(),
             after.status.as_str(),
             after.version,
-            body(&statements.change, after)?,
+            statements.change.to_json(after)?,
             before.id,
             before.version,
         );
@@ -262,8 +253,7 @@ impl OrderStore for CassandraStore {
             |(at, id, kind, payload): (CqlTimestamp, Uuid, Option<String>, Option<String>)| {
                 let wrong = || statement.unexpected(&"an event without its columns");
                 let (kind, payload) = (kind.ok_or_else(wrong)?, payload.ok_or_else(wrong)?);
-                let Payload { actor, note } =
-                    serde_json::from_str(&payload).map_err(|error| statement.unexpected(&error))?;
+                let Payload { actor, note } = statement.of_json(&payload)?;
                 Ok(OrderEvent { id, at: Timestamp::from_millis(at.0), kind, actor, note })
             };
         rows.into_iter().map(event).collect()
@@ -327,17 +317,7 @@ impl OrderStore for CassandraStore {
     }
 
     async fn scan_orders(&self, after: Option<Vec<u8>>) -> Result<ScannedOrders, StoreError> {
-        let statement = &self.orders.scan;
-        let wrong = || statement.unexpected(&"a place that this store did not give");
-        let from = match after {
-            Some(bytes) => i64::from_be_bytes(bytes.try_into().map_err(|_| wrong())?),
-            None => i64::MIN,
-        };
-        let rows: Vec<(i64, Option<String>)> = statement.rows((from, SCAN_STEP)).await?;
-        let is_last = rows.len() < usize::try_from(SCAN_STEP).unwrap_or(0);
-        let next = rows.last().filter(|_| !is_last).map(|(token, _)| token.to_be_bytes().to_vec());
-        let bodies = rows.into_iter().filter_map(|(_, body)| body);
-        let orders = bodies.map(|body| parse(statement, &body)).collect::<Result<_, _>>()?;
+        let (orders, next) = self.orders.scan.scan_json(after, SCAN_STEP).await?;
         Ok(ScannedOrders { orders, next })
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::model::{KEPT, MAX_EVENTS, Month, Order, OrderEvent, OrderPlace, day_of};
-use super::store::{OrderStore, ScannedOrders, Slice};
+use super::store::{OrderStore, ScannedOrders, Slice, Stretch};
 use crate::clock::Timestamp;
 use crate::owner::Owner;
 use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
@@ -102,6 +102,27 @@ impl OrderTables {
         txn.put(&self.by_period, in_list(day, order.place()), &listed, until)
     }
 
+    fn parts(&self, reader: &Reader, owner: &Owner) -> Result<Vec<Month>, StoreError> {
+        let prefix = Key::new().text(&owner.to_string());
+        let rows: Vec<(Vec<u8>, i32)> = reader.scan(&self.parts, &prefix, MAX_PARTS)?;
+        Ok(rows.into_iter().map(|(_, month)| Month::from_number(month)).collect())
+    }
+
+    fn of_part(
+        &self,
+        reader: &Reader,
+        owner: &Owner,
+        part: Month,
+        slice: Slice,
+    ) -> Result<Vec<Order>, StoreError> {
+        let list = part_key(owner, part.number());
+        let bound = |place: Option<OrderPlace>| place.map(|at| in_list(list.clone(), at));
+        let lower = bound(slice.after).unwrap_or_else(|| list.clone());
+        let end = || part_key(owner, part.number().saturating_add(1));
+        let upper = bound(slice.before).unwrap_or_else(end);
+        self.listed(reader, &self.by_user, (&lower, &upper), slice.from_end, slice.limit)
+    }
+
     /// Orders of a list between two of its keys.
     fn listed(
         &self,
@@ -123,7 +144,7 @@ impl OrderTables {
 impl OrderStore for EmbeddedStore {
     async fn order(&self, id: Uuid) -> Result<Option<Order>, StoreError> {
         let table = self.orders.state.clone();
-        self.engine.read(STATE, move |reader: &Reader| reader.get(&table, &state_key(id))).await
+        self.engine.look(STATE, 1, move |reader: &Reader| reader.get(&table, &state_key(id))).await
     }
 
     async fn settled_order(&self, id: Uuid) -> Result<Option<Order>, StoreError> {
@@ -223,16 +244,12 @@ impl OrderStore for EmbeddedStore {
                 reader.scan(&table, &state_key(order), limit.min(MAX_EVENTS))?;
             Ok(rows.into_iter().map(|(_, event)| event).collect())
         };
-        self.engine.read(EVENTS, read).await
+        self.engine.look(EVENTS, limit, read).await
     }
 
     async fn history_parts(&self, owner: &Owner) -> Result<Vec<Month>, StoreError> {
-        let (table, prefix) = (self.orders.parts.clone(), Key::new().text(&owner.to_string()));
-        let read = move |reader: &Reader| {
-            let rows: Vec<(Vec<u8>, i32)> = reader.scan(&table, &prefix, MAX_PARTS)?;
-            Ok(rows.into_iter().map(|(_, month)| Month::from_number(month)).collect())
-        };
-        self.engine.read(PARTS, read).await
+        let (tables, owner) = (self.orders.clone(), owner.clone());
+        self.engine.look(PARTS, 1, move |reader: &Reader| tables.parts(reader, &owner)).await
     }
 
     async fn begin_history_part(&self, owner: &Owner, part: Month) -> Result<(), StoreError> {
@@ -249,16 +266,22 @@ impl OrderStore for EmbeddedStore {
         part: Month,
         slice: Slice,
     ) -> Result<Vec<Order>, StoreError> {
-        let tables = self.orders.clone();
-        let list = part_key(owner, part.number());
-        let end = part_key(owner, part.number().saturating_add(1));
+        let (tables, owner) = (self.orders.clone(), owner.clone());
+        let read = move |reader: &Reader| tables.of_part(reader, &owner, part, slice);
+        self.engine.look(BY_USER, slice.limit, read).await
+    }
+
+    async fn history(&self, owner: &Owner, slice: Slice) -> Result<Stretch, StoreError> {
+        let (tables, owner) = (self.orders.clone(), owner.clone());
         let read = move |reader: &Reader| {
-            let bound = |place: Option<OrderPlace>| place.map(|at| in_list(list.clone(), at));
-            let lower = bound(slice.after).unwrap_or_else(|| list.clone());
-            let upper = bound(slice.before).unwrap_or(end);
-            tables.listed(reader, &tables.by_user, (&lower, &upper), slice.from_end, slice.limit)
+            let mut stretch = Stretch::default();
+            for part in slice.parts(&tables.parts(reader, &owner)?) {
+                let Some(rest) = stretch.rest(slice) else { break };
+                stretch.add(tables.of_part(reader, &owner, part, rest)?);
+            }
+            Ok(stretch)
         };
-        self.engine.read(BY_USER, read).await
+        self.engine.look(BY_USER, slice.limit, read).await
     }
 
     async fn orders_on(
@@ -289,7 +312,7 @@ impl OrderStore for EmbeddedStore {
     async fn claimant(&self, guest: Uuid) -> Result<Option<String>, StoreError> {
         let table = self.orders.claims.clone();
         let read = move |reader: &Reader| reader.get::<Claim>(&table, &state_key(guest));
-        Ok(self.engine.read(CLAIMS, read).await?.map(|claim| claim.user))
+        Ok(self.engine.look(CLAIMS, 1, read).await?.map(|claim| claim.user))
     }
 
     async fn scan_orders(&self, after: Option<Vec<u8>>) -> Result<ScannedOrders, StoreError> {

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
-use async_graphql::resolver_utils::enum_value;
-use async_graphql::{
-    Context, Enum, ID, Object, Result, ScalarType, SimpleObject, Subscription, Value,
-};
+use async_graphql::{Context, Enum, ID, Object, Result, SimpleObject, Subscription};
 use futures_util::future::ready;
 use futures_util::stream::{Stream, StreamExt};
 use uuid::Uuid;
@@ -18,10 +15,10 @@ use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::geo_zone::GeoZone;
 use crate::graphql::{
-    Connection, ContextExt, DateScalar, DateTimeScalar, Leaf, LeafObject, ListNode, MoneyNode,
-    RequestContext, Viewer, write_object,
+    Connection, ContextExt, DateScalar, DateTimeScalar, Json, Leaf, LeafObject, Leaves, ListNode,
+    MoneyNode, Page, RequestContext, Viewer,
 };
-use crate::page::{CursorKey, PageArgs};
+use crate::page::{ListCursors, PageArgs};
 
 /// Reads orders.
 #[derive(Default)]
@@ -57,18 +54,17 @@ impl OrderQuery {
         let (from, to) = (from.map(|from| from.0), to.map(|to| to.0));
         let bound = |at: Option<Timestamp>| at.map_or(i64::MIN, Timestamp::micros).to_be_bytes();
         let (name, low, high) = (owner.to_string(), bound(from), bound(to));
-        let list: [&[u8]; 4] = [b"orders", name.as_bytes(), &low, &high];
-        let cursors = &request.shop.cursors;
+        let cursors = request.shop.cursors.of(&[b"orders", name.as_bytes(), &low, &high]);
         let query = HistoryQuery {
             from,
             to,
-            after: page.after.map(|cursor| open(cursors, &list, &cursor)).transpose()?,
-            before: page.before.map(|cursor| open(cursors, &list, &cursor)).transpose()?,
+            after: page.after.map(|cursor| open(&cursors, &cursor)).transpose()?,
+            before: page.before.map(|cursor| open(&cursors, &cursor)).transpose()?,
             from_end: page.from_end,
             limit: page.limit,
         };
         let found = request.shop.orders.history(&owner, &query).await?;
-        Ok(connection(cursors, &list, found))
+        Ok(connection(cursors, found))
     }
 
     /// Staff: the orders that were placed on a day (UTC), newest first, perhaps only those of a
@@ -92,11 +88,11 @@ impl OrderQuery {
         let (number, name) = (day.to_be_bytes(), zone.as_ref().map_or("", GeoZone::as_str));
         let standing = status.map_or("", OrderStatus::as_str);
         let list: [&[u8]; 4] = [b"orders of a day", &number, standing.as_bytes(), name.as_bytes()];
-        let cursors = &request.shop.cursors;
-        let after = page.after.map(|cursor| open(cursors, &list, &cursor)).transpose()?;
+        let cursors = request.shop.cursors.of(&list);
+        let after = page.after.map(|cursor| open(&cursors, &cursor)).transpose()?;
         let query = DayQuery { day, status, zone: zone.clone(), after, limit: page.limit };
         let found = request.shop.orders.on_day(&query).await?;
-        Ok(connection(cursors, &list, found))
+        Ok(connection(cursors, found))
     }
 }
 
@@ -106,22 +102,21 @@ pub fn may_see(request: &RequestContext, order: &Order) -> bool {
         || request.owner().is_ok_and(|owner| owner == order.owner)
 }
 
-fn open(cursors: &CursorKey, list: &[&[u8]], cursor: &str) -> Result<OrderPlace, Error> {
-    let place = cursors.open(list, cursor)?;
+fn open(cursors: &ListCursors, cursor: &str) -> Result<OrderPlace, Error> {
+    let place = cursors.open(cursor)?;
     let (at, id) = place.split_first_chunk::<8>().ok_or(Error::InvalidCursor)?;
     let id = Uuid::from_slice(id).map_err(|_| Error::InvalidCursor)?;
     Ok(OrderPlace { created_at: Timestamp::from_micros(i64::from_be_bytes(*at)), id })
 }
 
-fn connection(cursors: &CursorKey, list: &[&[u8]], page: OrderPage) -> Connection<OrderNode> {
-    let seal = |place: OrderPlace| {
-        let mut bytes = place.created_at.micros().to_be_bytes().to_vec();
-        bytes.extend_from_slice(place.id.as_bytes());
-        cursors.seal(list, &bytes)
+fn connection(cursors: ListCursors, page: OrderPage) -> Connection<OrderNode> {
+    let place = |place: OrderPlace| {
+        [place.created_at.micros().to_be_bytes().as_slice(), place.id.as_bytes()].concat()
     };
-    let entry = |order: Order| (seal(order.place()), OrderNode::new(order));
+    let entry = |order: Order| (place(order.place()), OrderNode::new(order));
     let entries = page.orders.into_iter().map(entry).collect();
-    Connection::new(entries, page.has_previous, page.has_next, page.next.map(seal))
+    let more = (page.has_previous, page.has_next);
+    Page::connection(cursors, entries, more, page.next.map(place))
 }
 
 /// An order, in an answer.
@@ -163,7 +158,7 @@ impl OrderShape<'_> {
 
     /// What was bought, at the prices of the moment it was accepted; at most 100 lines, in the order
     /// of the products' ids.
-    async fn lines(&self) -> Vec<Leaf<&OrderLine>> {
+    async fn lines(&self) -> Leaves<Leaf<&OrderLine>> {
         self.0.lines.iter().map(Leaf).collect()
     }
 
@@ -219,34 +214,23 @@ impl OrderShape<'_> {
 impl LeafObject for Order {
     type Shape<'a> = OrderShape<'a>;
 
-    /// What the resolvers above give, without their futures; a test holds the two together.
-    fn field(&self, field: &Field) -> Option<Value> {
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
         let inside = &field.selection_set.node;
         match field.name.node.as_str() {
-            "id" => Some(self.id.to_string().into()),
-            "status" => Some(enum_value(self.status)),
-            "lines" => {
-                let lines = self.lines.iter().map(|line| write_object(line, inside));
-                lines.collect::<Option<Vec<_>>>().map(Value::List)
-            }
-            "total" => write_object(&self.total, inside),
-            "geoZone" => Some(self.zone.as_str().into()),
-            "shippingAddress" => write_object(&self.address, inside),
-            "paymentMethod" => Some(self.payment_method.as_str().into()),
-            "createdAt" => Some(DateTimeScalar(self.created_at).to_value()),
-            "updatedAt" => Some(DateTimeScalar(self.updated_at).to_value()),
-            "paymentDueAt" => {
-                let due = self.awaits_payment_until();
-                Some(due.map_or(Value::Null, |due| DateTimeScalar(due).to_value()))
-            }
-            "trackingNumber" => Some(text(self.tracking_number.as_ref())),
-            _ => None,
+            "id" => out.plain(self.id),
+            "status" => out.name(self.status),
+            "lines" => out.objects(&self.lines, inside),
+            "total" => out.object(&self.total, inside),
+            "geoZone" => out.text(self.zone.as_str()),
+            "shippingAddress" => out.object(&self.address, inside),
+            "paymentMethod" => out.text(&self.payment_method),
+            "createdAt" => out.plain(self.created_at),
+            "updatedAt" => out.plain(self.updated_at),
+            "paymentDueAt" => out.plain_or_null(self.awaits_payment_until()),
+            "trackingNumber" => out.text_or_null(self.tracking_number.as_deref()),
+            _ => false,
         }
     }
-}
-
-fn text(text: Option<&String>) -> Value {
-    text.map_or(Value::Null, |text| text.as_str().into())
 }
 
 /// A product of an order, as it was when the order was accepted.
@@ -299,15 +283,15 @@ impl OrderLineShape<'_> {
 impl LeafObject for OrderLine {
     type Shape<'a> = OrderLineShape<'a>;
 
-    fn field(&self, field: &Field) -> Option<Value> {
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
         let inside = &field.selection_set.node;
         match field.name.node.as_str() {
-            "productId" => Some(self.product.as_str().into()),
-            "name" => Some(self.name.as_str().into()),
-            "quantity" => Some(quantity(self).into()),
-            "unitPrice" => write_object(&self.price, inside),
-            "total" => write_object(&self.price.times(self.units), inside),
-            _ => None,
+            "productId" => out.text(self.product.as_str()),
+            "name" => out.text(&self.name),
+            "quantity" => out.value(&quantity(self)),
+            "unitPrice" => out.object(&self.price, inside),
+            "total" => out.object(&self.price.times(self.units), inside),
+            _ => false,
         }
     }
 }
@@ -338,14 +322,14 @@ impl From<&Address> for AddressShape {
 impl LeafObject for Address {
     type Shape<'a> = AddressShape;
 
-    fn field(&self, field: &Field) -> Option<Value> {
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
         match field.name.node.as_str() {
-            "city" => Some(self.city.as_str().into()),
-            "street" => Some(self.street.as_str().into()),
-            "postalCode" => Some(text(self.postal_code.as_ref())),
-            "recipient" => Some(text(self.recipient.as_ref())),
-            "phone" => Some(text(self.phone.as_ref())),
-            _ => None,
+            "city" => out.text(&self.city),
+            "street" => out.text(&self.street),
+            "postalCode" => out.text_or_null(self.postal_code.as_deref()),
+            "recipient" => out.text_or_null(self.recipient.as_deref()),
+            "phone" => out.text_or_null(self.phone.as_deref()),
+            _ => false,
         }
     }
 }
@@ -450,3 +434,6 @@ impl OrderSubscription {
         Ok(news)
     }
 }
+
+#[cfg(test)]
+mod tests;

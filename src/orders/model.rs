@@ -197,6 +197,15 @@ pub struct OrderEvent {
     pub note: Option<String>,
 }
 
+impl OrderEvent {
+    /// The moment of an event that follows the last change of its order: later than that, also if the
+    /// clock of whoever made it was ahead, or both came in the same millisecond.
+    pub fn moment(now: Timestamp, last: Option<&Self>) -> Timestamp {
+        let after_last = last.map(|last| Timestamp::from_millis(last.at.millis() + 1));
+        now.to_millis_precision().max(after_last.unwrap_or_default())
+    }
+}
+
 /// An order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
@@ -348,9 +357,7 @@ impl Order {
 
     fn note_change(&mut self, kind: &str, actor: Actor, note: Option<String>, now: Timestamp) {
         self.version += 1;
-        // Later than what was before, also if the clock of whoever did that was ahead.
-        let last = self.changes.last().map(|last| Timestamp::from_millis(last.at.millis() + 1));
-        let at = now.to_millis_precision().max(last.unwrap_or_default());
+        let at = OrderEvent::moment(now, self.changes.last());
         let id = event_id(self.id, &self.version.to_be_bytes());
         self.updated_at = at;
         self.changes.push(OrderEvent { id, at, kind: kind.to_owned(), actor, note });

@@ -12,7 +12,7 @@ use super::model::{
     DAY_SHARDS, MAX_EVENTS, MAX_PART_ROWS, Month, Order, OrderEvent, OrderPlace, OrderStatus,
     next_part, part_of,
 };
-use super::store::{OrderStore, Slice};
+use super::store::{OrderStore, Slice, Stretch};
 use crate::cache::Tiers;
 use crate::clock::{Clock, Timestamp};
 use crate::error::Error;
@@ -122,7 +122,10 @@ impl OrderService {
                 events.push(change.clone());
             }
         }
-        events.sort_by_key(|event| (event.at, event.id));
+        // Of two of the same millisecond, what was only noted came first: a note is put after all
+        // changes that were there, and a change does not know of notes.
+        let is_change = |event: &OrderEvent| order.changes.iter().any(|one| one.id == event.id);
+        events.sort_by_cached_key(|event| (event.at, is_change(event), event.id));
         // A message that came twice at once may have been noted at two moments: the first counts.
         let mut told = HashSet::with_capacity(events.len());
         events.retain(|event| told.insert(event.id));
@@ -158,49 +161,23 @@ impl OrderService {
         Ok(())
     }
 
-    /// A page of a history. It reads the list of its parts, and then the parts that the page lies
-    /// in, one after the other.
+    /// A page of a history.
     pub async fn history(&self, owner: &Owner, query: &HistoryQuery) -> Result<OrderPage, Error> {
-        let parts = self.store.history_parts(owner).await?;
         let whole_millis =
             |at: Timestamp| Timestamp::from_millis((at.micros() + 999).div_euclid(1_000));
         let bound = |at: Timestamp| OrderPlace { created_at: whole_millis(at), id: Uuid::nil() };
         // The list is newest first: what comes after a place was placed before it.
         let after = [query.after, query.to.map(bound)].into_iter().flatten().min();
         let before = [query.before, query.from.map(bound)].into_iter().flatten().max();
-        let mut orders: Vec<Order> = Vec::new();
-        let (mut partitions, mut ends) = (1, None);
-        let mut wanted: Vec<(Month, Option<Month>)> = Vec::with_capacity(parts.len());
-        for part in parts {
-            wanted.push((part, ends.replace(part)));
-        }
-        let reaches = |(part, newer): &(Month, Option<Month>)| {
-            let begins_in_time = after.is_none_or(|after| part.start() <= after.created_at);
-            let ends_in_time = match (newer, before) {
-                (Some(newer), Some(before)) => newer.start() > before.created_at,
-                _ => true,
-            };
-            begins_in_time && ends_in_time
-        };
-        wanted.retain(reaches);
-        if query.from_end {
-            wanted.reverse();
-        }
         // One more tells whether there is a next page.
-        let enough = query.limit + 1;
-        for (part, _) in wanted {
-            let limit = enough - orders.len();
-            let slice = Slice { after, before, from_end: query.from_end, limit };
-            partitions += 1;
-            orders.extend(self.store.orders_of(owner, part, slice).await?);
-            if orders.len() >= enough {
-                break;
-            }
-        }
+        let limit = query.limit + 1;
+        let slice = Slice { after, before, from_end: query.from_end, limit };
+        let Stretch { mut orders, parts } = self.store.history(owner, slice).await?;
         let is_more = orders.len() > query.limit;
         orders.truncate(query.limit);
         let rows = u32::try_from(orders.len()).unwrap_or(u32::MAX);
-        OperationStats::page("history", partitions, rows);
+        // The list of parts is a partition too.
+        OperationStats::page("history", parts + 1, rows);
         let (has_next, has_previous) = if query.from_end {
             orders.reverse();
             (query.before.is_some(), is_more)

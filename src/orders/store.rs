@@ -20,6 +20,51 @@ pub struct Slice {
     pub limit: usize,
 }
 
+impl Slice {
+    /// Those of a history's parts, which are given newest first, that the slice can reach, in the
+    /// order in which they are read.
+    pub fn parts(&self, parts: &[Month]) -> Vec<Month> {
+        let newer = [None].into_iter().chain(parts.iter().copied().map(Some));
+        let reaches = |(part, newer): &(Month, Option<Month>)| {
+            let begins_in_time = self.after.is_none_or(|after| part.start() <= after.created_at);
+            let ends_in_time = match (newer, self.before) {
+                (Some(newer), Some(before)) => newer.start() > before.created_at,
+                _ => true,
+            };
+            begins_in_time && ends_in_time
+        };
+        let reached = parts.iter().copied().zip(newer).filter(reaches);
+        let mut wanted: Vec<_> = reached.map(|(part, _)| part).collect();
+        if self.from_end {
+            wanted.reverse();
+        }
+        wanted
+    }
+}
+
+/// What was read of a history.
+#[derive(Debug, Default)]
+pub struct Stretch {
+    /// The orders, from the end that was asked for.
+    pub orders: Vec<Order>,
+    /// The parts that were read.
+    pub parts: u32,
+}
+
+impl Stretch {
+    /// What is missing of a slice; `None` if nothing is.
+    pub fn rest(&self, slice: Slice) -> Option<Slice> {
+        let limit = slice.limit.saturating_sub(self.orders.len());
+        (limit > 0).then_some(Slice { limit, ..slice })
+    }
+
+    /// Adds what was read of a part.
+    pub fn add(&mut self, orders: Vec<Order>) {
+        self.orders.extend(orders);
+        self.parts += 1;
+    }
+}
+
 /// Orders that are scanned at once, and where to go on.
 #[derive(Debug, Default)]
 pub struct ScannedOrders {
@@ -82,6 +127,18 @@ pub trait OrderStore: Send + Sync {
         part: Month,
         slice: Slice,
     ) -> Result<Vec<Order>, StoreError>;
+
+    /// Orders of a history, whatever parts they lie in: reads the list of its parts, and then those
+    /// that the slice lies in, one after the other. A store that can does it in one go.
+    async fn history(&self, owner: &Owner, slice: Slice) -> Result<Stretch, StoreError> {
+        let parts = self.history_parts(owner).await?;
+        let mut stretch = Stretch::default();
+        for part in slice.parts(&parts) {
+            let Some(rest) = stretch.rest(slice) else { break };
+            stretch.add(self.orders_of(owner, part, rest).await?);
+        }
+        Ok(stretch)
+    }
 
     /// The orders that were placed on a day, those of a shard, from a place on.
     async fn orders_on(

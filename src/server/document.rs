@@ -14,12 +14,15 @@ use quick_cache::sync::Cache;
 
 use super::lexer::check_text;
 use super::shape::check_shape;
+use super::traffic::traffic_of;
+use super::trusted::Trusted;
 use crate::config::{Config, Limits};
 use crate::error::Error;
 use crate::graphql::cost::{Cost, cost};
 use crate::graphql::flatten::{flatten, has_conditions};
+use crate::graphql::public::is_public;
 use crate::graphql::{ShopGraph, variables};
-use crate::telemetry::{CacheResult, Metrics};
+use crate::telemetry::{CacheResult, Metrics, Traffic};
 
 /// Most faults of a document that are reported: enough to mend it, few enough to send.
 const MAX_FAULTS: usize = 10;
@@ -83,16 +86,24 @@ pub(super) struct Operation {
     pub(super) kind: OperationType,
     /// Its first root field, a name of the schema.
     pub(super) root: Arc<str>,
+    /// What it is for.
+    pub(super) traffic: Traffic,
+    /// Whether everybody who may ask for it gets the same answer.
+    pub(super) is_public: bool,
     /// It as it is executed, and its cost; `None` if variables decide which fields it has.
     flat: Option<(Arc<ExecutableDocument>, Cost)>,
 }
 
 impl Document {
     /// Parses and checks a text.
-    async fn new(text: &str, graph: &ShopGraph, config: &Config) -> Result<Self, Refusal> {
-        let tokens = check_text(text, config.limits.tokens)?;
+    pub(super) async fn new(
+        text: &str,
+        graph: &ShopGraph,
+        (limits, introspection): (&Limits, bool),
+    ) -> Result<Self, Refusal> {
+        let tokens = check_text(text, limits.tokens)?;
         let parsed = parse_query(text).map_err(|error| syntax_error(&error))?;
-        check_shape(&parsed, &config.limits, config.introspection)?;
+        check_shape(&parsed, limits, introspection)?;
         graph.check(&parsed).await.map_err(schema_faults)?;
         let is_fixed = !has_conditions(&parsed);
         let none = Variables::default();
@@ -106,6 +117,8 @@ impl Document {
                 name: name.map(|name| Arc::from(name.as_str())),
                 kind: operation.node.ty,
                 root: root_of(&operation.node.selection_set.node),
+                traffic: traffic_of(&operation.node),
+                is_public: is_public(graph.index(), &parsed, &operation.node),
                 flat: flat.transpose()?,
             }))
         };
@@ -141,7 +154,7 @@ impl Document {
         graph: &ShopGraph,
         variables: &mut Variables,
         limits: &Limits,
-    ) -> Result<Arc<ExecutableDocument>, Error> {
+    ) -> Result<(Arc<ExecutableDocument>, u64), Error> {
         let definition = match &self.parsed.operations {
             DocumentOperations::Single(definition) => Some(definition),
             DocumentOperations::Multiple(definitions) => {
@@ -160,16 +173,39 @@ impl Document {
                 (Arc::new(flat), total)
             }
         };
-        if operation.kind == OperationType::Subscription && !has_one_field(&flat) {
-            let message = "A subscription has exactly one root field, and none of introspection.";
-            return Err(Error::BadUserInput(message.to_owned()));
-        }
-        if total > limits.cost {
-            let message = format!("The operation costs {total}, more than {}.", limits.cost);
-            return Err(Error::QueryTooComplex(message));
-        }
-        Ok(flat)
+        check_flat(operation.kind, &flat, total, limits)?;
+        Ok((flat, total))
     }
+
+    /// Checks what [`Self::prepare`] would refuse whatever the variables are, for a document that
+    /// is looked at before anybody asks for it.
+    pub(super) fn check_unasked(&self, limits: &Limits) -> Result<(), Error> {
+        for operation in &self.operations {
+            if let Some((flat, cost)) = &operation.flat {
+                let total = if cost.varies { 0 } else { cost.total };
+                check_flat(operation.kind, flat, total, limits)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks a flat operation and its cost.
+fn check_flat(
+    kind: OperationType,
+    flat: &ExecutableDocument,
+    total: u64,
+    limits: &Limits,
+) -> Result<(), Error> {
+    if kind == OperationType::Subscription && !has_one_field(flat) {
+        let message = "A subscription has exactly one root field, and none of introspection.";
+        return Err(Error::BadUserInput(message.to_owned()));
+    }
+    if total > limits.cost {
+        let message = format!("The operation costs {total}, more than {}.", limits.cost);
+        return Err(Error::QueryTooComplex(message));
+    }
+    Ok(())
 }
 
 /// Whether a flat operation has one root field, which is one of the schema's own.
@@ -193,7 +229,7 @@ fn root_of(selection: &SelectionSet) -> Arc<str> {
 }
 
 /// Says where the text stops being GraphQL, and does not repeat any of it.
-fn syntax_error(error: &async_graphql::parser::Error) -> Refusal {
+pub(super) fn syntax_error(error: &async_graphql::parser::Error) -> Refusal {
     let place = error.positions().next();
     let mut fault = ServerError::from(&Error::BadUserInput(match place {
         Some(place) => {
@@ -223,24 +259,34 @@ impl Weighter<DocumentHash, Arc<Document>> for BySize {
     }
 }
 
-/// The documents seen lately.
+/// The documents that are executed: those seen lately, or those that are trusted and no others.
 pub(crate) struct Documents {
+    trusted: Option<Trusted>,
     cache: Cache<DocumentHash, Arc<Document>, BySize>,
 }
 
 impl Documents {
-    /// A cache as large as the limits say.
-    pub(crate) fn new(limits: &Limits) -> Self {
+    /// The trusted ones where there are such, else a cache as large as the limits say.
+    pub(crate) fn new(limits: &Limits, trusted: Option<Trusted>) -> Self {
         Self {
+            trusted,
             cache: Cache::with_weighter(EXPECTED_DOCUMENTS, limits.document_cache_bytes, BySize),
         }
     }
 
     /// The document with this hash, if it is known.
     pub(super) fn known(&self, hash: &DocumentHash, metrics: &Metrics) -> Option<Arc<Document>> {
-        let document = self.cache.get(hash);
+        let document = match &self.trusted {
+            Some(trusted) => trusted.get(hash),
+            None => self.cache.get(hash),
+        };
         metrics.document(if document.is_some() { CacheResult::Hit } else { CacheResult::Miss });
         document
+    }
+
+    /// Whether nothing is executed but what is known.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.trusted.is_some()
     }
 
     /// Parses, checks and keeps a text whose hash is not known.
@@ -251,8 +297,12 @@ impl Documents {
         graph: &ShopGraph,
         config: &Config,
     ) -> Result<Arc<Document>, Refusal> {
-        let document = Arc::new(Document::new(text, graph, config).await?);
+        let rules = (&config.limits, config.introspection);
+        let document = Arc::new(Document::new(text, graph, rules).await?);
         self.cache.insert(hash, document.clone());
         Ok(document)
     }
 }
+
+#[cfg(test)]
+mod tests;

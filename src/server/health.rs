@@ -28,6 +28,7 @@ pub(super) async fn live() -> &'static str {
 /// The shop can serve right now: asked of the store at every call, not remembered.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> (StatusCode, Json<Readiness>) {
     let missing = match app.shop() {
+        _ if app.is_stopping() => Some("this instance: it is stopping"),
         None => Some("store: it is being opened"),
         Some(shop) => match tokio::time::timeout(CHECK_TIMEOUT, shop.store.ready()).await {
             Ok(Ok(())) => None,

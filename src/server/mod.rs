@@ -1,8 +1,13 @@
 //! HTTP and WebSocket: bytes in, bytes out. Routes, the GraphQL pipeline, identity, limits, health.
 
+mod accept;
+mod admission;
 mod caller;
+mod connection;
+mod cors;
 mod document;
 mod graphiql;
+mod harden;
 mod health;
 mod identity;
 mod images;
@@ -10,7 +15,11 @@ mod lexer;
 mod operation;
 mod payment;
 mod pipeline;
+mod responses;
+mod seats;
 mod shape;
+mod traffic;
+mod trusted;
 mod websocket;
 mod wire;
 
@@ -20,21 +29,28 @@ use std::time::Instant;
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
+pub use accept::serve;
+pub(crate) use admission::Admission;
+pub use admission::WorkLimits;
 pub(crate) use document::Documents;
 pub(crate) use identity::check_file as check_jwks_file;
 pub use identity::{Identity, Known, Role, sign_token};
+pub(crate) use responses::Responses;
+pub use trusted::Trusted;
+pub(crate) use trusted::{Folder, MANIFEST, faults};
 pub(crate) use websocket::Sockets;
 
 use crate::app::App;
 
 /// All routes of the server.
 pub fn router(app: Arc<App>) -> Router {
+    let graphql = get(pipeline::get).post(pipeline::post);
     Router::new()
-        .route("/graphql", get(pipeline::get).post(pipeline::post))
+        .route("/graphql", graphql.layer(from_fn_with_state(app.clone(), cors::share)))
         .route("/graphiql/{*path}", get(graphiql::asset))
         .route("/schema.graphql", get(schema))
         .route("/health/live", get(health::live))
@@ -43,6 +59,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/images/{file}", get(images::image))
         .route("/hooks/payment", post(payment::hook))
         .layer(from_fn_with_state(app.clone(), measure))
+        .layer(map_response(harden::harden))
         .with_state(app)
 }
 

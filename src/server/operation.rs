@@ -1,5 +1,6 @@
 //! Operations, whatever brings them: found, checked, executed, told of in the log and the metrics.
 
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -11,13 +12,20 @@ use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
 use tokio::time::Instant;
 
-use super::document::{Document, Operation, Refusal, hash_of};
-use super::wire::{GraphRequest, PersistedQuery};
+use super::admission::Place;
+use super::document::{Document, DocumentHash, Operation, Refusal, hash_of};
+use super::wire::{GraphRequest, Object};
 use crate::app::{App, Shop};
+use crate::digest::from_hex;
 use crate::error::Error;
 use crate::graphql::complete::complete;
 use crate::graphql::{Caller, RequestContext, Rounds, Viewer};
 use crate::telemetry::{OperationLine, OperationReads, OperationStats, Outcome};
+
+/// What a request costs beside its operation.
+pub(super) const REQUEST_COST: u64 = 5;
+/// What a document costs that is refused.
+const REFUSED_COST: u64 = 100;
 
 /// Who asks for an operation, of which shop, and under which name.
 pub(super) struct Asked<'a> {
@@ -28,9 +36,11 @@ pub(super) struct Asked<'a> {
 
 /// An operation that passed every check.
 pub(super) struct Ready {
-    operation: Arc<Operation>,
+    pub(super) operation: Arc<Operation>,
     flat: Arc<ExecutableDocument>,
     variables: Variables,
+    /// What was taken out of the caller's share for it.
+    pub(super) cost: u64,
 }
 
 impl Ready {
@@ -40,60 +50,119 @@ impl Ready {
     }
 }
 
-/// Finds the operation that a request means, and checks it. Nothing in here waits for anybody.
-pub(super) async fn prepare(app: &App, request: GraphRequest) -> Result<Ready, Refusal> {
-    let document = match find_document(app, &request).await {
-        Err(Refusal::One(error @ Error::BadUserInput(_))) if request.query.is_none() => {
-            return Err(Refusal::Request(error));
-        }
-        found => found?,
+/// An operation that may be executed now.
+pub(super) struct Admitted<'a> {
+    /// Its place among those that are; for as long as it is kept.
+    pub(super) place: Place<'a>,
+    /// Who asks for it.
+    pub(super) caller: Caller,
+    pub(super) ready: Ready,
+}
+
+/// Finds the operation that a request means, checks it, and lets it in when there is a place for it
+/// and its caller has not had more than its share. The cheap comes first: of a request that is sent
+/// away nothing is read from the store, not even who sent it.
+pub(super) async fn admit<'a>(
+    app: &'a App,
+    shop: &Shop,
+    request: GraphRequest,
+    address: Option<IpAddr>,
+    caller: impl Future<Output = Result<Caller, Error>>,
+) -> Result<Admitted<'a>, Refusal> {
+    let limited = |error| limited(app, error);
+    shop.rates.take_from_address(address, REQUEST_COST).map_err(limited)?;
+    let admitted = async {
+        let document = match find_document(app, &request).await {
+            Err(Refusal::One(error @ Error::BadUserInput(_))) if request.query.is_none() => {
+                return Err(Refusal::Request(error));
+            }
+            found => found?,
+        };
+        let operation = document.operation(request.operation_name.as_deref())?;
+        let place = app.admission.enter(operation.traffic).await.map_err(Refusal::Request)?;
+        let caller = caller.await.map_err(Refusal::Request)?;
+        let mut variables = request.variables.unwrap_or_default();
+        let limits = &app.config.limits;
+        let (flat, cost) = document.prepare(operation, &app.graph, &mut variables, limits)?;
+        let taken = match &caller.viewer {
+            Viewer::Anonymous => shop.rates.take(None, address, cost),
+            Viewer::Guest(id) => shop.rates.take(Some(&[b"guest", id.as_bytes()]), address, cost),
+            Viewer::Customer(id) | Viewer::Staff(id) => {
+                shop.rates.take(Some(&[b"user", id.as_bytes()]), address, cost)
+            }
+        };
+        taken.map_err(limited)?;
+        let ready = Ready { operation: operation.clone(), flat, variables, cost };
+        Ok(Admitted { place, caller, ready })
     };
-    let mut variables = request.variables.unwrap_or_default();
-    let operation = document.operation(request.operation_name.as_deref())?;
-    let flat = document.prepare(operation, &app.graph, &mut variables, &app.config.limits)?;
-    Ok(Ready { operation: operation.clone(), flat, variables })
+    let admitted = admitted.await;
+    if let Err(Refusal::One(_) | Refusal::Schema(_)) = &admitted {
+        // To look through a document that is no good takes more than to answer a good one.
+        shop.rates.charge_address(address, REFUSED_COST);
+    }
+    admitted
+}
+
+/// What a client is told that asks for more than its share.
+pub(super) fn limited(app: &App, error: Error) -> Refusal {
+    app.metrics.pressure().limited();
+    Refusal::Request(error)
 }
 
 /// The document that a request brings or, by its hash, means.
 async fn find_document(app: &App, request: &GraphRequest) -> Result<Arc<Document>, Refusal> {
-    let persisted = request.extensions.as_ref().and_then(|e| e.persisted_query.as_ref());
-    let hash = persisted.map(persisted_hash).transpose()?;
+    let hash = named_hash(request)?;
     let Some(text) = &request.query else {
         let Some(hash) = hash else {
             let message = "The request has no `query`.".to_owned();
             return Err(Error::BadUserInput(message).into());
         };
         let known = app.documents.known(&hash, &app.metrics);
-        return known.ok_or(Refusal::One(Error::PersistedQueryNotFound));
+        return match known {
+            Some(document) => Ok(document),
+            None if app.documents.is_closed() => Err(NOT_TRUSTED),
+            None => Err(Error::PersistedQueryNotFound.into()),
+        };
     };
     let own = hash_of(text);
     if hash.is_some_and(|hash| hash != own) {
-        let message = "The persisted query's hash is not the hash of `query`.".to_owned();
+        let message = "The hash that the request names is not the hash of `query`.".to_owned();
         return Err(Error::BadUserInput(message).into());
     }
     match app.documents.known(&own, &app.metrics) {
         Some(document) => Ok(document),
+        // Its text is not even looked at.
+        None if app.documents.is_closed() => Err(NOT_TRUSTED),
         None => app.documents.learn(own, text, &app.graph, &app.config).await,
     }
 }
 
-fn persisted_hash(persisted: &PersistedQuery) -> Result<[u8; 32], Error> {
-    let wrong = || {
-        let message = "A persisted query has version 1 and a SHA-256 hash in hex.".to_owned();
-        Error::BadUserInput(message)
-    };
-    let text = persisted.sha256_hash.as_bytes();
-    if persisted.version != 1 || text.len() != 64 {
-        return Err(wrong());
+const NOT_TRUSTED: Refusal = Refusal::Request(Error::DocumentNotTrusted);
+
+/// The hash of the document that a request names, in either of the two ways in use.
+fn named_hash(request: &GraphRequest) -> Result<Option<DocumentHash>, Error> {
+    let wrong = |message: &str| Error::BadUserInput(message.to_owned());
+    let persisted = request.extensions.as_ref().and_then(|e| e.0.persisted_query.as_ref());
+    let persisted = persisted.map(|Object(persisted)| {
+        from_hex(&persisted.sha256_hash)
+            .filter(|_| persisted.version == 1)
+            .ok_or_else(|| wrong("A persisted query has version 1 and a SHA-256 hash in hex."))
+    });
+    let id = request.document_id.as_ref().map(|id| {
+        id.strip_prefix(ID_PREFIX)
+            .and_then(from_hex)
+            .ok_or_else(|| wrong("A documentId is `sha256:` and a SHA-256 hash in hex."))
+    });
+    match (persisted.transpose()?, id.transpose()?) {
+        (Some(one), Some(other)) if one != other => {
+            Err(wrong("documentId and persistedQuery name two documents."))
+        }
+        (persisted, id) => Ok(id.or(persisted)),
     }
-    let mut hash = [0; 32];
-    for (byte, pair) in hash.iter_mut().zip(text.chunks_exact(2)) {
-        let digit = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
-        let (Some(high), Some(low)) = (digit(pair[0]), digit(pair[1])) else { return Err(wrong()) };
-        *byte = high << 4 | low;
-    }
-    Ok(hash)
 }
+
+/// What a `documentId` begins with, as the proposal for persisted documents over HTTP has it.
+const ID_PREFIX: &str = "sha256:";
 
 /// Runs the resolvers until the deadline, turns a panic into an error, and writes the operation's
 /// line.
@@ -129,7 +198,7 @@ fn begin<'a>(
     let tells_reads = app.config.tells_reads || matches!(asked.caller.viewer, Viewer::Staff(_));
     let rounds = Arc::new(Rounds::default());
     let context = RequestContext::new(asked.shop.clone(), asked.caller, &rounds);
-    let Ready { operation, flat, variables } = ready;
+    let Ready { operation, flat, variables, .. } = ready;
     let mut request = GraphQlRequest::new("").variables(variables).data(context);
     // The executor takes the document apart, so it gets a copy.
     request.set_parsed_query((*flat).clone());
@@ -183,6 +252,26 @@ impl Manner<'_> {
             events,
         });
     }
+}
+
+/// Tells of an operation, by its name and its first root field, whose answer was at hand and needed
+/// no execution.
+pub(super) fn tell_kept(
+    app: &App,
+    id: &str,
+    (name, root): (Option<&str>, &Arc<str>),
+    started: Instant,
+) {
+    app.metrics.operation(&OperationLine {
+        request_id: id,
+        name,
+        root: root.clone(),
+        outcome: Outcome::Ok,
+        code: None,
+        took: started.elapsed(),
+        reads: &OperationReads { cache_hits: 1, ..OperationReads::default() },
+        events: None,
+    });
 }
 
 /// How an operation ended: by its first error, and by the worst.

@@ -3,7 +3,6 @@
 //! `Vitrina-Timestamp` has the seconds since 1970, `Vitrina-Signature` is `v1=` and the HMAC-SHA256
 //! in hex, under the shared secret, of the time stamp, a dot, and the body.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use aws_lc_rs::{constant_time, hmac};
@@ -16,10 +15,13 @@ use rust_decimal::Decimal;
 use serde::Deserialize;
 use uuid::Uuid;
 
+use super::pipeline::read_body;
+use super::wire::Object;
 use crate::app::App;
 use crate::checkout::service::{PaymentKind, PaymentNotice, PaymentOutcome};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Secret;
+use crate::digest::hex;
 use crate::error::Error;
 use crate::input::{MAX_KEY_CHARS, check_text};
 use crate::money::{Currency, Money};
@@ -63,12 +65,13 @@ pub(super) async fn hook(State(app): State<Arc<App>>, request: Request) -> Respo
         return refuse(StatusCode::NOT_FOUND, "NOT_CONFIGURED", message);
     };
     let (parts, body) = request.into_parts();
-    let reading = axum::body::to_bytes(body, MAX_BODY);
+    let reading = read_body(&parts.headers, body, MAX_BODY);
     let body = match tokio::time::timeout(app.config.limits.deadline, reading).await {
         Ok(Ok(body)) => body,
-        Ok(Err(_)) => {
-            let message = "The message is too long.";
-            return refuse(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", message);
+        Ok(Err((status, error))) => {
+            let is_long = status == StatusCode::PAYLOAD_TOO_LARGE;
+            let code = if is_long { "TOO_LARGE" } else { "BAD_MESSAGE" };
+            return refuse(status, code, error.message());
         }
         Err(_) => {
             return refuse(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "The message did not come.");
@@ -83,7 +86,7 @@ pub(super) async fn hook(State(app): State<Arc<App>>, request: Request) -> Respo
         Ok(notice) => notice,
         Err(message) => return refuse(StatusCode::BAD_REQUEST, "BAD_MESSAGE", message),
     };
-    let Some(shop) = app.shop() else { return failed(&Error::Unavailable) };
+    let Some(shop) = app.opened().await else { return failed(&Error::Unavailable) };
     let deadline = app.config.limits.deadline;
     match tokio::time::timeout(deadline, shop.checkout.payment(notice)).await {
         Ok(Ok(PaymentOutcome::Taken)) => {
@@ -135,16 +138,11 @@ fn sign(secret: &Secret, stamp: &str, body: &[u8]) -> String {
     signing.update(stamp.as_bytes());
     signing.update(b".");
     signing.update(body);
-    let mut hex = String::with_capacity(64);
-    for byte in signing.sign().as_ref() {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    hex(signing.sign().as_ref())
 }
 
 fn parse(body: &[u8]) -> Result<PaymentNotice, &'static str> {
-    let message: Message = serde_json::from_slice(body).map_err(|_| {
+    let Object(message) = serde_json::from_slice::<Object<Message>>(body).map_err(|_| {
         "A message is JSON with id, type (paid, failed or refunded), orderId, amount and \
          currencyCode."
     })?;
@@ -166,6 +164,12 @@ fn parse(body: &[u8]) -> Result<PaymentNotice, &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::wire::tests::any_json;
     use super::*;
 
     fn headers(stamp: &str, signature: &str) -> HeaderMap {
@@ -201,5 +205,54 @@ mod tests {
         let secret = Secret::new("s".repeat(32));
         let expected = "3b20f4e8ff286a644da8fa3ba461e2803384471efa2f5de2896a73b2f3be7ade";
         assert_eq!(sign(&secret, "1000", b"{}"), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_a_fault(bytes in vec(any::<u8>(), 0..200), json in any_json()) {
+            let _ = (parse(&bytes), parse(json.to_string().as_bytes()));
+        }
+
+        #[test]
+        fn any_fields_are_a_message_or_a_fault(
+            id in any::<String>(),
+            order in prop_oneof![any::<String>(), any::<u128>().prop_map(|n| Uuid::from_u128(n).to_string())],
+            amount in prop_oneof![any::<String>(), "-?[0-9]{0,40}[.]?[0-9]{0,40}(e[0-9]{1,3})?"],
+            currency in prop_oneof![any::<String>(), "[A-Z]{2,4}", Just("RUB".to_owned())],
+        ) {
+            let message = json!({
+                "id": id, "type": "paid", "orderId": order, "amount": amount,
+                "currencyCode": currency,
+            });
+            if let Ok(notice) = parse(message.to_string().as_bytes()) {
+                prop_assert!(!notice.id.is_empty() && notice.id.chars().count() <= MAX_KEY_CHARS);
+                // An amount is taken exactly as it was written, or not at all.
+                let digits = |text: &str| text.trim_start_matches(['-', '+']).to_owned();
+                let written = digits(&amount);
+                let written = written.trim_start_matches('0');
+                let kept = digits(&notice.amount.amount.to_string());
+                prop_assert_eq!(kept.trim_start_matches('0'), written.trim_end_matches('.'));
+            }
+            let values: Vec<_> = ["id", "type", "orderId", "amount", "currencyCode"]
+                .map(|name| message[name].clone())
+                .to_vec();
+            prop_assert!(parse(json!(values).to_string().as_bytes()).is_err(), "a list is no message");
+        }
+
+        #[test]
+        fn any_headers_are_a_signature_or_none(
+            stamp in prop_oneof![any::<String>(), any::<i64>().prop_map(|n| n.to_string())],
+            signature in prop_oneof![any::<String>(), "v1=[0-9a-f]{60,66}"],
+            now in any::<i64>(),
+        ) {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [(TIMESTAMP, stamp), (SIGNATURE, signature)] {
+                if let Ok(value) = HeaderValue::from_str(&value) {
+                    headers.insert(name, value);
+                }
+            }
+            let (secret, body) = (Secret::new("s".repeat(32)), Bytes::from_static(b"{}"));
+            prop_assert!(!is_signed(&secret, &headers, &body, now));
+        }
     }
 }

@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_graphql::parser::types::OperationType;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::header::{ACCEPT, ALLOW, CONTENT_LENGTH};
-use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
+use axum::http::header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_LENGTH};
+use axum::http::{Extensions, HeaderMap, HeaderValue, Request, StatusCode};
 use axum::response::Response;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::Instant;
 
-use super::caller::{identify, origin};
+use super::caller::{address, identify, origin};
 use super::document::Refusal;
 use super::identity::{authorization, bearer_of};
-use super::operation::{Asked, execute, prepare};
-use super::wire::{self, GraphRequest, Media, RequestExtensions, is_json};
+use super::operation::{Admitted, Asked, admit, execute};
+use super::responses::{Kept, RawRequest, Way};
+use super::wire::{self, GraphRequest, Media, is_json};
 use super::{graphiql, websocket};
 use crate::app::App;
 use crate::error::Error;
-use crate::graphql::Origin;
 
 /// A browser sends none of these by itself to another site: a GET with one of them comes from a
 /// program that meant it (and, across sites, from one that the preflight let through).
@@ -48,13 +48,9 @@ pub(super) async fn post(State(app): State<Arc<App>>, request: Request<Body>) ->
             Ok(body) => body,
             Err((status, error)) => return wire::with_status(status, media, &error),
         };
-        match GraphRequest::from_json(&body) {
-            Ok(request) => {
-                let from = (&parts.headers, origin(&parts.headers, &parts.extensions));
-                answer(&app, from, media, (&id, deadline), request, true).await
-            }
-            Err(error) => wire::failed(media, &error),
-        }
+        let raw = RawRequest { way: Way::Post, media, text: &body };
+        let coming = Coming { headers: &parts.headers, extensions: &parts.extensions, id: &id };
+        answer(&app, coming, raw, deadline, || GraphRequest::from_json(&body)).await
     };
     within(deadline, media, &id, work).await
 }
@@ -69,7 +65,7 @@ pub(super) async fn get(State(app): State<Arc<App>>, request: Request<Body>) -> 
     }
     let (headers, query) = (parts.headers, parts.uri.query());
     let is_program = PREFLIGHT_HEADERS.iter().any(|name| headers.contains_key(*name));
-    if !is_program && accepts_html(&headers) {
+    if !is_program && accepts_html(&headers) && app.has_page() {
         // A browser that follows a link with a query gets the page, which executes nothing.
         return graphiql::page();
     }
@@ -87,42 +83,71 @@ pub(super) async fn get(State(app): State<Arc<App>>, request: Request<Body>) -> 
             );
             return wire::with_status(StatusCode::BAD_REQUEST, media, &error);
         }
-        match request_from_query(query) {
-            Ok(request) => {
-                let from = (&headers, origin(&headers, &parts.extensions));
-                answer(&app, from, media, (&id, deadline), request, false).await
-            }
-            Err(error) => wire::failed(media, &error),
-        }
+        let raw = RawRequest { way: Way::Get, media, text: query.as_bytes() };
+        let coming = Coming { headers: &headers, extensions: &parts.extensions, id: &id };
+        answer(&app, coming, raw, deadline, || request_from_query(query)).await
     };
     within(deadline, media, &id, work).await
 }
 
-/// Executes a request and answers it. `may_change` is whether mutations are let through.
+/// What comes with a request beside its text.
+#[derive(Clone, Copy)]
+struct Coming<'a> {
+    headers: &'a HeaderMap,
+    extensions: &'a Extensions,
+    id: &'a str,
+}
+
+/// Answers a request: with what is at hand, if that is for everybody and nobody in particular asks;
+/// else by executing what `parse` makes of its text.
 async fn answer(
     app: &App,
-    (headers, origin): (&HeaderMap, Origin),
-    media: Media,
-    (id, deadline): (&str, Instant),
-    request: GraphRequest,
-    may_change: bool,
+    coming: Coming<'_>,
+    raw: RawRequest<'_>,
+    deadline: Instant,
+    parse: impl FnOnce() -> Result<GraphRequest, Error>,
 ) -> Response {
-    let Some(shop) = app.shop() else { return wire::failed(media, &Error::Unavailable) };
+    let asked = Instant::now();
+    let Coming { headers, extensions, id } = coming;
+    // A token is looked at before anything is answered, and that takes a place.
+    if let (Some(shop), false) = (app.shop(), headers.contains_key(AUTHORIZATION)) {
+        let from = (address(app, headers, extensions), asked);
+        match app.responses.at_hand((app, shop), raw, from, id).await {
+            Some(Ok(kept)) => return wire::shared(raw, headers, &kept),
+            Some(Err(refusal)) => return wire::refused(raw.media, &refusal),
+            None => {}
+        }
+    }
+    match parse() {
+        // Its state is large, and what is at hand needs none of it.
+        Ok(request) => Box::pin(work(app, coming, raw, (asked, deadline), request)).await,
+        Err(error) => wire::failed(raw.media, &error),
+    }
+}
+
+/// Executes a request, unless its answer is at hand by now, and answers it.
+async fn work(
+    app: &App,
+    Coming { headers, extensions, id }: Coming<'_>,
+    raw: RawRequest<'_>,
+    (asked, deadline): (Instant, Instant),
+    request: GraphRequest,
+) -> Response {
+    let media = raw.media;
+    let Some(shop) = app.opened().await else { return wire::failed(media, &Error::Unavailable) };
+    let origin = origin(app, headers, extensions);
+    let address = origin.address;
     let caller = async {
         let token = bearer_of(authorization(headers))?;
-        identify(app, shop, token, origin).await
+        identify(app, shop, token, origin).await.map(|(caller, _)| caller)
     };
-    let caller = match caller.await {
-        Ok((caller, _)) => caller,
-        Err(error) => return wire::failed(media, &error),
-    };
-    let ready = match prepare(app, request).await {
-        Ok(ready) => ready,
+    let Admitted { place, caller, ready } = match admit(app, shop, request, address, caller).await {
+        Ok(admitted) => admitted,
         Err(refusal) => return wire::refused(media, &refusal),
     };
     match ready.kind() {
         OperationType::Query => {}
-        OperationType::Mutation if may_change => {}
+        OperationType::Mutation if raw.way == Way::Post => {}
         OperationType::Mutation => {
             let error = Error::BadUserInput("Mutations are taken by POST only.".to_owned());
             let mut response = wire::with_status(StatusCode::METHOD_NOT_ALLOWED, media, &error);
@@ -134,11 +159,30 @@ async fn answer(
             return wire::refused(media, &Refusal::One(Error::BadUserInput(message)));
         }
     }
-    let asked = Asked { shop, caller, id };
-    match execute(app, asked, ready, deadline).await {
-        Ok(response) => wire::executed(media, &response),
-        Err(error) => wire::failed(media, &error),
-    }
+    let may_share = app.responses.may_share(&ready, &caller);
+    let (operation, cost) = (ready.operation.clone(), ready.cost);
+    let asked_for = Asked { shop, caller, id };
+    let executed = execute(app, asked_for, ready, deadline);
+    let answer = if may_share {
+        let make = || async {
+            match executed.await {
+                Ok(response) => Kept::of(&response, &operation, cost)
+                    .ok_or_else(|| wire::executed(media, &response)),
+                Err(error) => Err(wire::failed(media, &error)),
+            }
+        };
+        match app.responses.share(app, raw, asked, id, make).await {
+            Ok(kept) => wire::shared(raw, headers, &kept),
+            Err(own) => own,
+        }
+    } else {
+        match executed.await {
+            Ok(response) => wire::executed(media, &response),
+            Err(error) => wire::failed(media, &error),
+        }
+    };
+    drop(place);
+    answer
 }
 
 /// Gives up when the deadline has passed, and names the request in the answer.
@@ -166,7 +210,7 @@ fn named(mut response: Response, id: &str) -> Response {
 }
 
 /// Reads a body up to the limit, whether its length was announced or not.
-async fn read_body(
+pub(super) async fn read_body(
     headers: &HeaderMap,
     body: Body,
     limit: usize,
@@ -191,19 +235,18 @@ async fn read_body(
 
 fn request_from_query(query: &str) -> Result<GraphRequest, Error> {
     let wrong = |what: &str| Error::BadUserInput(format!("The parameter `{what}` cannot be read."));
-    let mut request =
-        GraphRequest { query: None, operation_name: None, variables: None, extensions: None };
+    let mut request = GraphRequest::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match name.as_ref() {
             "query" => request.query = Some(value.into_owned()),
+            "documentId" => request.document_id = Some(value.into_owned()),
             "operationName" => request.operation_name = Some(value.into_owned()),
             "variables" => {
                 request.variables = serde_json::from_str(&value).map_err(|_| wrong("variables"))?;
             }
             "extensions" => {
-                let extensions: Option<RequestExtensions> =
+                request.extensions =
                     serde_json::from_str(&value).map_err(|_| wrong("extensions"))?;
-                request.extensions = extensions;
             }
             _ => {}
         }
@@ -233,5 +276,41 @@ fn request_id(headers: &HeaderMap) -> String {
     match headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(sound) {
         Some(id) => id.to_owned(),
         None => format!("{:08x}-{:x}", *PROCESS, NEXT.fetch_add(1, Ordering::Relaxed)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::super::wire::tests::any_json;
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_parameters_are_a_request_or_a_fault(query in any::<String>(), json in any_json()) {
+            let mut parameters = form_urlencoded::Serializer::new(String::new());
+            for name in ["query", "operationName", "variables", "extensions", "other"] {
+                parameters.append_pair(name, &json.to_string());
+            }
+            for text in [query.clone(), format!("query={query}"), parameters.finish()] {
+                match request_from_query(&text) {
+                    Ok(_) => {}
+                    Err(fault) => prop_assert_eq!(fault.code(), "BAD_USER_INPUT"),
+                }
+            }
+        }
+
+        #[test]
+        fn a_request_id_is_short_and_plain(given in vec(any::<u8>(), 0..100)) {
+            let mut headers = HeaderMap::new();
+            if let Ok(value) = HeaderValue::from_bytes(&given) {
+                headers.insert(REQUEST_ID, value);
+            }
+            let id = request_id(&headers);
+            prop_assert!(!id.is_empty() && id.len() <= MAX_REQUEST_ID);
+            prop_assert!(id.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c)));
+        }
     }
 }

@@ -1,21 +1,21 @@
 //! GraphQL over WebSocket: the protocol `graphql-transport-ws`, as the library graphql-ws describes
 //! it. Operations take the same way as over HTTP; subscriptions come this way only.
 //!
-//! A browser lets any site open a WebSocket to any other, without a preflight. That is harmless
-//! here: who asks is told by a token that the page itself must send, never by a cookie that the
-//! browser adds.
+//! A browser lets any site open a WebSocket to any other, without a preflight. Who asks is told by a
+//! token that the page itself must send, never by a cookie that the browser adds; all the same only
+//! pages of the shop itself and of the sites that are named are let in, because what a shop shows
+//! inside a company's network is not for every site that its people look at.
 
 mod messages;
 mod session;
 mod sockets;
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::FromRequestParts;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::header::UPGRADE;
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, StatusCode};
@@ -27,8 +27,10 @@ use tokio::time::{sleep, timeout};
 
 use self::messages::Close;
 use self::session::{End, Session};
-use self::sockets::Seat;
+use self::sockets::Open;
 pub(crate) use self::sockets::Sockets;
+use super::caller::origin;
+use super::cors;
 use super::wire::{self, Media};
 use crate::app::App;
 use crate::error::Error;
@@ -66,12 +68,16 @@ pub(super) async fn open(app: &Arc<App>, mut parts: Parts, id: String) -> Respon
             "The WebSocket's protocol must be graphql-transport-ws.",
         );
     }
-    if app.shop().is_none() {
+    if !cors::may_open(app, &parts.headers) {
+        let message = "Pages of this site may not open a WebSocket here.";
+        return wire::failed(Media::Json, &Error::Forbidden(message));
+    }
+    if app.opened().await.is_none() {
         return wire::failed(Media::Json, &Error::Unavailable);
     }
     // Without an address, as in a test without a socket, only the number of all counts.
-    let address = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
-    let seat = match Seat::take(app, address) {
+    let address = origin(app, &parts.headers, &parts.extensions).address;
+    let seat = match Open::enter(app, address) {
         Ok(seat) => seat,
         Err(error) => return wire::failed(Media::Json, &error),
     };

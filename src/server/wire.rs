@@ -1,31 +1,50 @@
 //! GraphQL over HTTP: what a request must look like, and what an answer looks like.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use async_graphql::{Response as GraphResponse, ServerError, Variables};
 use axum::body::Body;
-use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, VARY};
+use axum::http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RETRY_AFTER, VARY,
+};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::document::Refusal;
+use super::responses::{Kept, RawRequest, Way};
 use crate::error::Error;
+use crate::graphql::write_response;
+
+/// Every answer depends on these headers of its request: staff are told more than others.
+const DEPENDS_ON: HeaderValue = HeaderValue::from_static("accept, authorization");
+/// Whoever keeps an answer that is the same for everybody asks before it is shown again: it may be
+/// half a second old, and the shortest time that could be named here is a second.
+const SHARED: HeaderValue = HeaderValue::from_static("public, max-age=0, must-revalidate");
+/// Headers of an answer, those included that every answer gets.
+const EXPECTED_HEADERS: usize = 16;
 
 /// A GraphQL request as JSON.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GraphRequest {
     pub(super) query: Option<String>,
+    /// The document's name where it is not sent itself: `sha256:` and its hash.
+    pub(super) document_id: Option<String>,
     pub(super) operation_name: Option<String>,
     #[serde(default)]
     pub(super) variables: Option<Variables>,
-    pub(super) extensions: Option<RequestExtensions>,
+    pub(super) extensions: Option<Object<RequestExtensions>>,
 }
 
 /// The extensions that this server knows.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RequestExtensions {
-    pub(super) persisted_query: Option<PersistedQuery>,
+    pub(super) persisted_query: Option<Object<PersistedQuery>>,
 }
 
 /// An automatic persisted query.
@@ -36,6 +55,30 @@ pub(super) struct PersistedQuery {
     pub(super) sha256_hash: String,
 }
 
+/// What is read from a JSON object and from nothing else. By itself serde takes a list of the fields'
+/// values for a structure too, which is neither what specifications say nor what anybody means.
+pub(super) struct Object<T>(pub(super) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = T;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map))
+            }
+        }
+
+        deserializer.deserialize_map(Fields(PhantomData)).map(Self)
+    }
+}
+
 impl GraphRequest {
     /// Reads the body of a POST. Errors say what is wrong, not with which text.
     pub(super) fn from_json(bytes: &[u8]) -> Result<Self, Error> {
@@ -43,10 +86,12 @@ impl GraphRequest {
             let message = "Batches are not accepted; send one request at a time.".to_owned();
             return Err(Error::BadUserInput(message));
         }
-        serde_json::from_slice(bytes).map_err(|error| {
+        let request = serde_json::from_slice::<Object<Self>>(bytes).map(|request| request.0);
+        request.map_err(|error| {
             Error::BadUserInput(if error.is_data() {
-                "The body must be a JSON object with a string `query` and, where they are given, \
-                 a string `operationName` and objects `variables` and `extensions`."
+                "The body must be a JSON object with a string `query` or `documentId` and, where \
+                 they are given, a string `operationName` and objects `variables` and \
+                 `extensions`."
                     .to_owned()
             } else {
                 format!("The body is not JSON: line {}, column {}.", error.line(), error.column())
@@ -56,7 +101,7 @@ impl GraphRequest {
 }
 
 /// The two media types of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Media {
     /// `application/json`: a well-formed request is answered with 200, whatever comes of it.
     Json,
@@ -121,13 +166,37 @@ struct Errors<'a> {
 
 /// The answer to a request that was executed.
 pub(super) fn executed(media: Media, response: &GraphResponse) -> Response {
-    match serde_json::to_vec(response) {
-        Ok(body) => json(StatusCode::OK, media, body),
-        Err(error) => {
-            tracing::error!(%error, "an answer could not be written");
-            failed(media, &Error::Internal)
-        }
+    json(StatusCode::OK, media, write_response(response))
+}
+
+/// An answer that is the same for everybody. A client that has it already is told so if it asked by
+/// GET: of other methods the condition would mean that nothing is to be done, so there it is ignored.
+pub(super) fn shared(raw: RawRequest<'_>, headers: &HeaderMap, kept: &Kept) -> Response {
+    let is_known = raw.way == Way::Get && knows(headers, &kept.tag);
+    let mut response = if is_known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        Response::new(Body::from(kept.body.clone()))
+    };
+    let headers = response.headers_mut();
+    headers.reserve(EXPECTED_HEADERS);
+    if !is_known {
+        headers.insert(CONTENT_TYPE, raw.media.content_type());
     }
+    headers.insert(CACHE_CONTROL, SHARED);
+    headers.insert(ETAG, kept.tag.clone());
+    headers.insert(VARY, DEPENDS_ON);
+    response
+}
+
+/// Whether a client says that it has an answer with this tag.
+fn knows(headers: &HeaderMap, tag: &HeaderValue) -> bool {
+    headers.get_all(IF_NONE_MATCH).iter().any(|value| {
+        let known = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        known
+            .map(|known| known.strip_prefix(b"W/").unwrap_or(known))
+            .any(|known| known == b"*" || known == tag.as_bytes())
+    })
 }
 
 /// The answer to a well-formed request whose document or variables are refused.
@@ -148,14 +217,15 @@ pub(super) fn failed(media: Media, error: &Error) -> Response {
     let status = match error {
         Error::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
         Error::Forbidden(_) => StatusCode::FORBIDDEN,
-        Error::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
+        Error::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
         Error::Timeout => StatusCode::GATEWAY_TIMEOUT,
         Error::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         Error::PersistedQueryNotFound => return refused(media, &Refusal::One(error.clone())),
-        Error::BadUserInput(_) | Error::InvalidCursor | Error::QueryTooComplex(_) => {
-            StatusCode::BAD_REQUEST
-        }
+        Error::BadUserInput(_)
+        | Error::DocumentNotTrusted
+        | Error::InvalidCursor
+        | Error::QueryTooComplex(_) => StatusCode::BAD_REQUEST,
     };
     with_status(status, media, error)
 }
@@ -163,8 +233,12 @@ pub(super) fn failed(media: Media, error: &Error) -> Response {
 /// An error with a status of its own.
 pub(super) fn with_status(status: StatusCode, media: Media, error: &Error) -> Response {
     let mut response = errors(status, media, &[error.into()]);
-    if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
-        response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
+    if let Some(wait) = error.wait() {
+        // In whole seconds, of which a part is too short.
+        let seconds = wait.as_millis().div_ceil(1_000).max(1);
+        if let Ok(seconds) = HeaderValue::try_from(seconds.to_string()) {
+            response.headers_mut().insert(RETRY_AFTER, seconds);
+        }
     }
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert("www-authenticate", HeaderValue::from_static("Bearer"));
@@ -182,6 +256,9 @@ fn json(status: StatusCode, media: Media, body: Vec<u8>) -> Response {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, media.content_type());
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(VARY, HeaderValue::from_static("accept, authorization"));
+    headers.insert(VARY, DEPENDS_ON);
     response
 }
+
+#[cfg(test)]
+pub(super) mod tests;

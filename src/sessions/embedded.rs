@@ -39,7 +39,7 @@ fn listed_key(user: &str, session: &Session) -> Key {
 impl SessionStore for EmbeddedStore {
     async fn session(&self, id: Uuid) -> Result<Option<Session>, StoreError> {
         let table = self.sessions.sessions.clone();
-        self.engine.read(SESSIONS, move |reader: &Reader| reader.get(&table, &key(id))).await
+        self.engine.look(SESSIONS, 1, move |reader: &Reader| reader.get(&table, &key(id))).await
     }
 
     async fn put_session(&self, session: &Session) -> Result<(), StoreError> {

@@ -193,11 +193,11 @@ mod tests {
 
     #[test]
     fn a_token_opens_with_its_key_only() {
-        let key = TokenKey::derive(&[7; 32]);
+        let key = TokenKey::derive(&[7; 32].into());
         let id = Uuid::from_u128(u128::MAX - 5);
         let token = key.sign(id);
         assert_eq!(key.open(&token), Some(id));
-        assert_eq!(TokenKey::derive(&[8; 32]).open(&token), None);
+        assert_eq!(TokenKey::derive(&[8; 32].into()).open(&token), None);
         assert_eq!(key.open(&format!("{token}A")), None);
         assert_eq!(key.open(&token[..token.len() - 1]), None);
         assert_eq!(key.open(TOKEN_MARK), None);
@@ -206,7 +206,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_other_text_is_a_token(text in ".{0,80}", flip in 4..46_usize) {
-            let key = TokenKey::derive(&[7; 32]);
+            let key = TokenKey::derive(&[7; 32].into());
             prop_assert_eq!(key.open(&text), None);
             prop_assert_eq!(key.open(&format!("{TOKEN_MARK}{text}")), None);
             let mut token = key.sign(Uuid::from_u128(1)).into_bytes();

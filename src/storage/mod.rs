@@ -16,8 +16,9 @@ use crate::checkout::service::SagaStore;
 use crate::clock::{Clock, Timestamp};
 use crate::config::StoreConfig;
 use crate::inventory::InventoryStore;
+use crate::root_key::RootKey;
 use crate::sessions::SessionStore;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, OperationStats};
 
 /// Everything the shop keeps, behind one handle. A store implements the trait of every domain.
 #[async_trait]
@@ -27,7 +28,7 @@ pub trait Store: CatalogStore + InventoryStore + SessionStore + CartStore + Saga
 
     /// The key that the shop's own signatures are derived from: made once, the same for every
     /// instance on this store.
-    async fn root_key(&self) -> Result<[u8; 32], StoreError>;
+    async fn root_key(&self) -> Result<RootKey, StoreError>;
 
     /// Takes or renews the right to do something alone, for a while. Answers whether `holder` has
     /// it now.
@@ -141,7 +142,8 @@ pub enum OpenError {
     Away(String),
 }
 
-/// Runs a change to its end, also when whoever asked for it goes away.
+/// Runs a change to its end, also when whoever asked for it goes away. What it costs is counted with
+/// the operation that waits for it.
 pub(crate) async fn to_its_end<T, E>(
     call: &'static str,
     change: impl Future<Output = Result<T, E>> + Send + 'static,
@@ -150,8 +152,13 @@ where
     T: Send + 'static,
     E: From<StoreError> + Send + 'static,
 {
-    let done = tokio::spawn(change).await;
-    done.unwrap_or_else(|error| Err(StoreError::Fault { call, cause: error.to_string() }.into()))
+    match tokio::spawn(OperationStats::collect(change)).await {
+        Ok((result, reads)) => {
+            OperationStats::add(reads);
+            result
+        }
+        Err(error) => Err(StoreError::Fault { call, cause: error.to_string() }.into()),
+    }
 }
 
 /// 256 random bits for a root key.
@@ -196,5 +203,26 @@ pub async fn open(
             });
             Ok(Arc::new(store.await?))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_runs_to_its_end_is_counted_with_its_operation() {
+        let change = async {
+            OperationStats::store_read(3);
+            OperationStats::degraded();
+            Ok::<_, StoreError>(())
+        };
+        let (done, reads) = OperationStats::collect(async {
+            OperationStats::store_read(1);
+            to_its_end("test", change).await
+        })
+        .await;
+        done.unwrap();
+        assert_eq!((reads.store_reads, reads.lookups, reads.degraded), (2, 4, true));
     }
 }

@@ -1,15 +1,19 @@
 //! The log: lines of text or JSON on standard error.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tracing::Level;
+use tracing::{Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::fmt::{self, MakeWriter, format};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry;
+use tracing_subscriber::registry::LookupSpan;
 
+use super::plain;
 use crate::config::LogFormat;
 
 /// Log lines are written out once so many bytes have gathered, or after [`LOG_FLUSH`].
@@ -29,32 +33,54 @@ impl Drop for LogGuard {
 
 /// Starts logging to standard error. Called once, by `main`.
 pub fn init(format: LogFormat) -> LogGuard {
-    let out = BufferedStderr::start();
+    let out = BufferedStderr::start(format);
     // The driver's own notes about connections are not this program's news; its warnings are.
     let filter = Targets::new()
         .with_default(Level::INFO)
         .with_target("scylla", Level::WARN)
         // That the cluster is away is told once for each attempt, by whoever waits for it.
         .with_target("scylla::cluster::metadata", LevelFilter::OFF);
-    let lines = fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(out.clone());
+    let lines = lines(format, out.clone());
     // Fails only when logging was started before, as several tests of one process do.
-    let _ = match format {
-        LogFormat::Text => registry().with(lines.with_filter(filter)).try_init(),
-        LogFormat::Json => {
-            registry().with(lines.json().flatten_event(true).with_filter(filter)).try_init()
-        }
-    };
+    let _ = registry().with(lines.with_filter(filter)).try_init();
     LogGuard(out)
+}
+
+/// Writes events as lines.
+fn lines<S, W>(format: LogFormat, out: W) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    // No colours: they are a feature of the library that is not built in, and it panics when asked.
+    let lines = fmt::layer().with_ansi(false).with_writer(out);
+    match format {
+        LogFormat::Text => {
+            // What is displayed and not quoted, such as an error, would be written as it is.
+            let fields = format::debug_fn(|out, field, value| {
+                if field.name() != "message" {
+                    write!(out, "{}=", field.name())?;
+                }
+                plain::write_value(out, value)
+            });
+            lines.fmt_fields(fields.delimited(" ")).boxed()
+        }
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    }
 }
 
 /// Writes log lines to standard error a buffer at a time: a system call per line would cost more
 /// than all other work of a small request. Warnings and errors are written at once.
 #[derive(Clone)]
-struct BufferedStderr(Arc<Mutex<Vec<u8>>>);
+struct BufferedStderr {
+    buffer: Arc<Mutex<Vec<u8>>>,
+    format: LogFormat,
+}
 
 impl BufferedStderr {
-    fn start() -> Self {
-        let this = Self(Arc::new(Mutex::new(Vec::with_capacity(LOG_BUFFER_BYTES * 2))));
+    fn start(format: LogFormat) -> Self {
+        let buffer = Arc::new(Mutex::new(Vec::with_capacity(LOG_BUFFER_BYTES * 2)));
+        let this = Self { buffer, format };
         let flusher = this.clone();
         // Without the thread, lines still come out whenever the buffer is full.
         let _ = std::thread::Builder::new().name("log-flusher".to_owned()).spawn(move || {
@@ -67,7 +93,12 @@ impl BufferedStderr {
     }
 
     fn append(&self, line: &[u8], at_once: bool) {
-        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let plain = match self.format {
+            LogFormat::Json => plain::plain_json(line),
+            LogFormat::Text => None,
+        };
+        let line = plain.as_ref().map_or(line, String::as_bytes);
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.extend_from_slice(line);
         if at_once || buffer.len() >= LOG_BUFFER_BYTES {
             write_out(&mut buffer);
@@ -75,7 +106,7 @@ impl BufferedStderr {
     }
 
     fn flush(&self) {
-        write_out(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        write_out(&mut self.buffer.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -112,5 +143,46 @@ impl<'a> MakeWriter<'a> for BufferedStderr {
 
     fn make_writer_for(&'a self, meta: &tracing::Metadata<'_>) -> Self::Writer {
         Line { out: self, at_once: *meta.level() <= Level::WARN }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the log makes of an event that does not go out at once.
+    fn logged(format: LogFormat, log: impl FnOnce()) -> String {
+        let out = BufferedStderr { buffer: Arc::default(), format };
+        let subscriber = registry().with(lines(format, out.clone()));
+        tracing::subscriber::with_default(subscriber, log);
+        let bytes = out.buffer.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn nothing_that_is_logged_makes_a_second_line_or_reaches_the_terminal_raw() {
+        let sly = "x\n2026-01-01T00:00:00Z  INFO forged\r\u{1b}[2J\u{9b}31m\u{7f}\u{202e}\0";
+        let log = || {
+            tracing::info!(text = sly, shown = %sly, debug = ?sly, "a message of ours: {sly}");
+        };
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let told = logged(format, log);
+            assert_eq!(told.matches('\n').count(), 1, "{told}");
+            let raw = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+            assert!(!told.contains(raw), "{told:?}");
+            assert!(told.contains("forged") && told.contains("a message of ours"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_line_begins_with_its_message() {
+        let log = || {
+            tracing::info!(request_id = "r-1", name = None::<&str>, ms = 1.5, n = 7, "operation");
+        };
+        let told = logged(LogFormat::Text, log);
+        assert!(told.ends_with(": operation request_id=\"r-1\" ms=1.5 n=7\n"), "{told}");
+        assert!(told.contains(" INFO "), "{told}");
+        let told: serde_json::Value = serde_json::from_str(&logged(LogFormat::Json, log)).unwrap();
+        assert_eq!((&told["message"], &told["n"]), (&"operation".into(), &7.into()));
     }
 }

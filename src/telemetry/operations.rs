@@ -26,6 +26,7 @@ pub(crate) struct OperationLine<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct OperationStats {
     reads: Cell<u32>,
+    lookups: Cell<u32>,
     cache_hits: Cell<u32>,
     pages: RefCell<Vec<PageStats>>,
     degraded: Cell<bool>,
@@ -46,6 +47,8 @@ pub(crate) struct PageStats {
 pub(crate) struct OperationReads {
     /// Calls to the store that read.
     pub(crate) store_reads: u32,
+    /// Keys and ranges that these looked up: on Cassandra one partition each.
+    pub(crate) lookups: u32,
     /// Answers that needed none.
     pub(crate) cache_hits: u32,
     /// The pages of categories; at most [`MAX_PAGES_TOLD`].
@@ -59,6 +62,7 @@ impl OperationReads {
     /// Adds what another event of the same subscription has cost.
     pub(crate) fn add(&mut self, event: Self) {
         self.store_reads = self.store_reads.saturating_add(event.store_reads);
+        self.lookups = self.lookups.saturating_add(event.lookups);
         self.cache_hits = self.cache_hits.saturating_add(event.cache_hits);
         let room = MAX_PAGES_TOLD.saturating_sub(self.pages.len());
         self.pages.extend(event.pages.into_iter().take(room));
@@ -80,6 +84,7 @@ impl OperationStats {
             let output = operation.await;
             let reads = OPERATION.with(|stats| OperationReads {
                 store_reads: stats.reads.get(),
+                lookups: stats.lookups.get(),
                 cache_hits: stats.cache_hits.get(),
                 pages: stats.pages.take(),
                 degraded: stats.degraded.get(),
@@ -87,6 +92,20 @@ impl OperationStats {
             (output, reads)
         };
         OPERATION.scope(Self::default(), counted).await
+    }
+
+    /// Adds what a part of this operation has cost that ran in a task of its own.
+    pub(crate) fn add(part: OperationReads) {
+        let OperationReads { store_reads, lookups, cache_hits, pages, degraded } = part;
+        Self::count(|stats| &stats.reads, store_reads);
+        Self::count(|stats| &stats.lookups, lookups);
+        Self::cache_hits(cache_hits);
+        for PageStats { model, partitions, rows } in pages {
+            Self::page(model, partitions, rows);
+        }
+        if degraded {
+            Self::degraded();
+        }
     }
 
     /// Notes what a page of a category took.
@@ -109,9 +128,10 @@ impl OperationStats {
         Self::cache_hits(1);
     }
 
-    /// Counts a read of the store.
-    pub(crate) fn store_read() {
+    /// Counts a read of the store, and what it looked up.
+    pub(crate) fn store_read(lookups: u32) {
         Self::count(|stats| &stats.reads, 1);
+        Self::count(|stats| &stats.lookups, lookups);
     }
 
     /// Notes answers that needed no read because they were read before, by anybody.

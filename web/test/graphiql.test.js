@@ -2,24 +2,16 @@
 //
 //   npm ci && npm run build && (cd .. && cargo build) && npm test
 //
-// VITRINA_BIN and CHROMIUM name other binaries. Leaves test/screenshot.png to look at.
+// VITRINA_BIN (see server.js) and CHROMIUM name other binaries. Leaves test/screenshot.png to look at.
 
 import assert from "node:assert/strict";
-import { execFile, spawn, spawnSync } from "node:child_process";
-import { randomBytes } from "node:crypto";
-import { existsSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { createServer } from "node:net";
-import { tmpdir } from "node:os";
+import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { setTimeout as delay } from "node:timers/promises";
-import { promisify } from "node:util";
 import { chromium } from "playwright-core";
 import { examples } from "../examples.js";
+import { Server, firstExisting } from "./server.js";
 
-const START_LIMIT_MS = 60_000; // a debug build fills the demo shop slowly
-const STOP_LIMIT_MS = 10_000;
 const STEP_LIMIT_MS = 20_000;
 
 const TITLES = [
@@ -35,31 +27,20 @@ const TITLES = [
 ];
 const [CARD, , , UPSERT, DELETE, WATCH, SESSION, CART, CHECKOUT] = TITLES;
 
-// The same secret signs the staff token and checks it.
-const env = { ...process.env, VITRINA_JWT_SECRET: randomBytes(32).toString("hex") };
-const vitrina = firstExisting("VITRINA_BIN", [
-  join(import.meta.dirname, "../../target/release/vitrina"),
-  join(import.meta.dirname, "../../target/debug/vitrina"),
-]);
-
-let server, store, origin, browser, page;
+let server, origin, browser, page;
 const foreignRequests = [];
 const complaints = [];
 
 before(async () => {
-  store = await mkdtemp(join(tmpdir(), "vitrina-graphiql-"));
-  await startServer();
+  server = await Server.start();
+  origin = server.origin;
   await openBrowser();
 });
 
 after(async () => {
   await browser?.close();
-  await stopServer();
-  if (store) await rm(store, { recursive: true, force: true });
+  await server?.stop();
 });
-
-// A test runner that is told to stop skips `after`; the server must not stay behind.
-process.on("exit", () => server?.kill("SIGKILL"));
 
 test("opens with the nine examples in its tabs", async () => {
   const response = await page.goto(`${origin}/graphql`);
@@ -73,7 +54,7 @@ test("opens with the nine examples in its tabs", async () => {
 
 test("runs the first example and shows the product's name", async () => {
   const { query, variables } = examples[0];
-  const plain = await post({ query, variables: JSON.parse(variables) });
+  const plain = await server.post({ query, variables: JSON.parse(variables) });
   const { name } = plain.data.product;
   assert.ok(name);
 
@@ -100,12 +81,12 @@ test("runs the other public examples", async () => {
 });
 
 test("watches the stock with the subscription example", async () => {
-  const token = await staffToken();
+  const token = await server.staffToken();
   const { ids, zone } = JSON.parse(examples[5].variables);
   const set = async (quantity) => {
     const query = `mutation($entries: [StockInput!]!) { stockSet(entries: $entries) { userErrors { message } } }`;
     const variables = { entries: [{ productId: ids[0], geoZone: zone, quantity }] };
-    const { data } = await post({ query, variables }, { Authorization: `Bearer ${token}` });
+    const { data } = await server.post({ query, variables }, { Authorization: `Bearer ${token}` });
     assert.deepEqual(data.stockSet.userErrors, []);
   };
   await openTab(WATCH);
@@ -155,7 +136,7 @@ test("refuses the staff example without a token", async () => {
 });
 
 test("runs the staff examples with a token in the headers editor", async () => {
-  const token = await staffToken();
+  const token = await server.staffToken();
 
   await fillHeaders(token);
   const { data } = await execute();
@@ -171,7 +152,7 @@ test("runs the staff examples with a token in the headers editor", async () => {
   assert.deepEqual(deletion.productsDelete.deletedIds, written.map(({ id }) => id));
 
   // Again, now that GraphiQL has taken over and stored everything: the token is not in there.
-  await storedVariables(examples[4].variables);
+  await isStored(examples[4]);
   await execute();
   const stored = await page.evaluate(() => JSON.stringify(localStorage));
   assert.match(stored, /mutation ProductsDelete/);
@@ -211,7 +192,7 @@ test("fills a guest's cart and buys it with the last three examples", async () =
 });
 
 test("comes back after a reload as it was left", async () => {
-  await storedVariables(examples[4].variables);
+  await isStored(examples[4]);
   await page.reload();
   await page.locator(".graphiql-query-editor .view-line").first().waitFor();
   assert.deepEqual(await page.locator(".graphiql-tab-button").allTextContents(), [...TITLES, "Broken"]);
@@ -222,72 +203,6 @@ test("needs nothing but its server, and nothing goes wrong in the browser", () =
   assert.deepEqual(foreignRequests, []);
   assert.deepEqual(complaints, []);
 });
-
-// --- the server -------------------------------------------------------------------------------
-
-async function startServer() {
-  const port = await freePort();
-  origin = `http://127.0.0.1:${port}`;
-  const args = ["serve", "--listen", `127.0.0.1:${port}`, "--store", `embedded:${store}`];
-  server = spawn(vitrina, [...args, "--log", "json"], { env, stdio: ["ignore", "pipe", "pipe"] });
-  let log = "";
-  for (const stream of [server.stdout, server.stderr]) {
-    stream.setEncoding("utf8").on("data", (text) => (log = (log + text).slice(-10_000)));
-  }
-  let failure;
-  server.once("error", (error) => (failure = error.message));
-  server.once("exit", (code, signal) => (failure ??= `it ended with ${code ?? signal}`));
-
-  const deadline = Date.now() + START_LIMIT_MS;
-  while (!(await isReady())) {
-    if (Date.now() > deadline) failure ??= `it was not ready after ${START_LIMIT_MS} ms`;
-    if (failure) throw new Error(`${vitrina} did not start: ${failure}\n${log}`);
-    await delay(50);
-  }
-}
-
-async function isReady() {
-  try {
-    return (await fetch(`${origin}/health/ready`)).ok;
-  } catch {
-    return false; // not listening yet
-  }
-}
-
-async function stopServer() {
-  if (!server?.pid || server.exitCode !== null || server.signalCode !== null) return;
-  const ended = new Promise((resolve) => server.once("exit", resolve));
-  server.kill("SIGTERM");
-  const timer = setTimeout(() => server.kill("SIGKILL"), STOP_LIMIT_MS);
-  await ended;
-  clearTimeout(timer);
-}
-
-async function freePort() {
-  const probe = createServer();
-  await new Promise((resolve, reject) => probe.once("error", reject).listen(0, "127.0.0.1", resolve));
-  const { port } = probe.address();
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
-}
-
-async function post(body, more = {}) {
-  const headers = { "Content-Type": "application/json", ...more };
-  const response = await fetch(`${origin}/graphql`, { method: "POST", headers, body: JSON.stringify(body) });
-  return response.json();
-}
-
-async function staffToken() {
-  const args = ["token", "--user", "me", "--role", "staff"];
-  const { stdout } = await promisify(execFile)(vitrina, args, { env });
-  return stdout.trim();
-}
-
-function firstExisting(variable, paths) {
-  const found = process.env[variable] ?? paths.find((path) => existsSync(path));
-  assert.ok(found, `set ${variable}: none of ${paths.join(", ")} exists`);
-  return found;
-}
 
 // --- the browser ------------------------------------------------------------------------------
 
@@ -341,9 +256,16 @@ async function execute() {
   return response.json();
 }
 
-/** GraphiQL stores a change half a second later. */
-async function storedVariables(text) {
-  await page.waitForFunction((text) => localStorage.getItem("graphiql:variables") === text, text);
+/**
+ * GraphiQL stores a change of tabs some time later, the query and the variables each in its own. A
+ * page that is left between the two comes back with a tab too many.
+ */
+async function isStored({ query, variables }) {
+  await page.waitForFunction(
+    ([query, variables]) =>
+      localStorage.getItem("graphiql:query") === query && localStorage.getItem("graphiql:variables") === variables,
+    [query, variables],
+  );
 }
 
 async function fillHeaders(token) {

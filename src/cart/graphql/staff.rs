@@ -11,7 +11,9 @@ use super::super::service::{AbandonedCart, ReportPlace};
 use super::{CartNode, subtotal};
 use crate::clock::Timestamp;
 use crate::error::Error;
-use crate::graphql::{Connection, ContextExt, DateTimeScalar, Leaf, ListNode, MoneyNode};
+use crate::graphql::{
+    AtOnce, Connection, ContextExt, DateTimeScalar, Leaf, ListNode, MoneyNode, Page,
+};
 use crate::owner::Owner;
 use crate::page::PageArgs;
 use crate::product_id::ProductId;
@@ -23,6 +25,8 @@ const MAX_IDLE_MINUTES: i32 = 30 * 24 * 60;
 #[derive(Clone)]
 pub struct AbandonedCartNode(CartNode);
 
+impl AtOnce for AbandonedCartNode {}
+
 impl ListNode for AbandonedCartNode {
     const EDGE: &'static str = "AbandonedCartEdge";
     const CONNECTION: &'static str = "AbandonedCartConnection";
@@ -33,12 +37,12 @@ impl ListNode for AbandonedCartNode {
 impl AbandonedCartNode {
     /// Names the cart, for `cartHistory`.
     async fn id(&self) -> ID {
-        ID(self.0.owner.to_string())
+        ID(self.0.0.owner.to_string())
     }
 
     /// The customer; null for a guest's.
     async fn user_id(&self) -> Option<ID> {
-        match &self.0.owner {
+        match &self.0.0.owner {
             Owner::User(user) => Some(ID(user.to_string())),
             Owner::Guest(_) => None,
         }
@@ -46,17 +50,17 @@ impl AbandonedCartNode {
 
     /// How many lines it has.
     async fn line_count(&self) -> usize {
-        self.0.cart.lines.len()
+        self.0.0.cart.lines.len()
     }
 
     /// What its lines cost at the prices of now.
     async fn subtotal(&self, ctx: &Context<'_>) -> Result<MoneyNode> {
-        Ok(Leaf(Arc::new(subtotal(ctx.request()?, &self.0.cart).await?)))
+        Ok(Leaf(Arc::new(subtotal(ctx.request()?, &self.0.0.cart).await?)))
     }
 
     /// Since when nobody has changed it or looked at it.
     async fn idle_since(&self) -> Option<DateTimeScalar> {
-        self.0.cart.touched_at.map(DateTimeScalar)
+        self.0.0.cart.touched_at.map(DateTimeScalar)
     }
 
     /// The cart.
@@ -77,19 +81,16 @@ pub(super) async fn abandoned(
         return Err(Error::argument("idleForMinutes", fault).into());
     }
     let idle = idle_for_minutes.to_be_bytes();
-    let list: [&[u8]; 2] = [b"abandoned carts", &idle];
-    let cursors = &request.shop.cursors;
+    let cursors = request.shop.cursors.of(&[b"abandoned carts", &idle]);
     let after = page.after.as_deref().map(|cursor| {
-        let place = cursors.open(&list, cursor)?;
+        let place = cursors.open(cursor)?;
         let (day, owner) = place.split_first_chunk::<8>().ok_or(Error::InvalidCursor)?;
         let owner = std::str::from_utf8(owner).ok().and_then(Owner::parse);
         let owner = owner.ok_or(Error::InvalidCursor)?;
         Ok::<_, Error>(ReportPlace { day: i64::from_be_bytes(*day), owner })
     });
-    let seal = |place: &ReportPlace| {
-        let mut bytes = place.day.to_be_bytes().to_vec();
-        bytes.extend_from_slice(place.owner.to_string().as_bytes());
-        cursors.seal(&list, &bytes)
+    let bytes = |place: &ReportPlace| {
+        [place.day.to_be_bytes().as_slice(), place.owner.to_string().as_bytes()].concat()
     };
     let minutes = u64::from(idle_for_minutes.unsigned_abs());
     let after = after.transpose()?;
@@ -97,12 +98,12 @@ pub(super) async fn abandoned(
     let idle = Duration::from_secs(minutes * 60);
     let found = request.shop.carts.abandoned(idle, after, page.limit).await?;
     let node = |AbandonedCart { place, cart }: AbandonedCart| {
-        let cursor = seal(&place);
-        (cursor, AbandonedCartNode(CartNode { owner: place.owner, cart: Arc::new(cart) }))
+        let at = bytes(&place);
+        (at, AbandonedCartNode(CartNode::new(place.owner, Arc::new(cart))))
     };
-    let next = found.next.as_ref().map(seal);
+    let next = found.next.as_ref().map(bytes);
     let entries = found.carts.into_iter().map(node).collect();
-    Ok(Connection::new(entries, has_previous, next.is_some(), next))
+    Ok(Page::connection(cursors, entries, (has_previous, next.is_some()), next))
 }
 
 /// What happened to a cart.
@@ -153,6 +154,8 @@ pub struct CartEventLine {
     /// How many units; 0 if it was taken out.
     quantity: i32,
 }
+
+impl AtOnce for CartEventNode {}
 
 impl ListNode for CartEventNode {
     const EDGE: &'static str = "CartEventEdge";
@@ -215,10 +218,9 @@ pub(super) async fn history(
     request.require_staff()?;
     let owner = Owner::parse(cart_id)
         .ok_or_else(|| Error::argument("cartId", "a cart's id is user:… or guest:…"))?;
-    let cursors = &request.shop.cursors;
-    let list: [&[u8]; 2] = [b"cart history", cart_id.as_bytes()];
+    let cursors = request.shop.cursors.of(&[b"cart history", cart_id.as_bytes()]);
     let after = page.after.as_deref().map(|cursor| {
-        let place = cursors.open(&list, cursor)?;
+        let place = cursors.open(cursor)?;
         let (at, id) = place.split_first_chunk::<8>().ok_or(Error::InvalidCursor)?;
         let id = Uuid::from_slice(id).map_err(|_| Error::InvalidCursor)?;
         Ok::<_, Error>((Timestamp::from_micros(i64::from_be_bytes(*at)), id))
@@ -230,10 +232,10 @@ pub(super) async fn history(
     let has_next = found.len() > page.limit;
     found.truncate(page.limit);
     let entry = |operation: Operation| {
-        let mut place = operation.at.micros().to_be_bytes().to_vec();
-        place.extend_from_slice(operation.id.as_bytes());
-        (cursors.seal(&list, &place), CartEventNode::new(operation))
+        let at = operation.at.micros().to_be_bytes();
+        let place = [at.as_slice(), operation.id.as_bytes()].concat();
+        (place, CartEventNode::new(operation))
     };
     let entries = found.into_iter().map(entry).collect();
-    Ok(Connection::new(entries, has_previous, has_next, None))
+    Ok(Page::connection(cursors, entries, (has_previous, has_next), None))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_graphql::parser::types::Field;
 use async_graphql::{Context, Enum, InputObject, Lookahead, Object, Result, SimpleObject};
 use async_trait::async_trait;
 
@@ -11,8 +12,11 @@ use super::super::service::{CatalogService, End, Listed, Page};
 use super::ProductNode;
 use crate::clock::Timestamp;
 use crate::error::Error;
-use crate::graphql::{ContextExt, DecimalScalar, Leaf, PageEnds, PageInfo};
-use crate::page::PageArgs;
+use crate::graphql::cost::PAGE_COST;
+use crate::graphql::{
+    AtOnce, ContextExt, DecimalScalar, Json, Leaf, LeafObject, Leaves, PageEnds, PageInfo,
+};
+use crate::page::{ListCursors, PageArgs};
 
 /// The order of a category's products. Products of one price are in the order of their ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enum)]
@@ -61,8 +65,8 @@ pub(super) struct ProductsArgs {
     pub(super) price: Option<PriceRangeInput>,
 }
 
-/// The fields of a product that the read models have.
-const ROW_FIELDS: [&str; 5] = ["__typename", "id", "name", "price", "imageUrl"];
+/// The fields of a product that the read models have; stock is found by the product's id.
+const ROW_FIELDS: [&str; 7] = ["__typename", "id", "name", "price", "imageUrl", "stock", "stocks"];
 
 /// Reads a page of a category.
 pub(super) async fn products(
@@ -76,10 +80,9 @@ pub(super) async fn products(
         ProductSort::PriceAsc => Sort::PriceAsc,
         ProductSort::PriceDesc => Sort::PriceDesc,
     };
-    let list = List { category: category.clone(), sort, range };
-    let place = |cursor: &Option<String>| {
-        cursor.as_deref().map(|cursor| list.open(&catalog, cursor)).transpose()
-    };
+    let list = List::new(&catalog, category.clone(), sort, range);
+    let place =
+        |cursor: &Option<String>| cursor.as_deref().map(|cursor| list.open(cursor)).transpose();
     let query = PageQuery {
         category: category.clone(),
         sort,
@@ -89,6 +92,8 @@ pub(super) async fn products(
         limit: args.page.limit,
         from_end: args.page.from_end,
     };
+    let cost = PAGE_COST.saturating_add(u64::try_from(query.limit).unwrap_or(u64::MAX));
+    ctx.request()?.shop.rates.take_from_category(category, cost)?;
     let page = catalog.page(&query, needs_cards(&ctx.look_ahead())).await?;
     Ok(ProductConnection { catalog, list, query, page })
 }
@@ -115,33 +120,32 @@ fn needs_cards(connection: &Lookahead<'_>) -> bool {
 /// A list that cursors belong to.
 struct List {
     category: Arc<str>,
-    sort: Sort,
-    range: PriceRange,
+    cursors: ListCursors,
 }
 
 impl List {
-    /// What tells this list from all others.
-    fn with_name<T>(&self, then: impl FnOnce(&[&[u8]]) -> T) -> T {
-        let sort: &[u8] = match self.sort {
+    fn new(catalog: &CatalogService, category: Arc<str>, sort: Sort, range: PriceRange) -> Self {
+        let sort: &[u8] = match sort {
             Sort::PriceAsc => b"price, ascending",
             Sort::PriceDesc => b"price, descending",
         };
         let end = |price: Option<i64>| price.map(i64::to_be_bytes);
-        let (min, max) = (end(self.range.min), end(self.range.max));
+        let (min, max) = (end(range.min), end(range.max));
         let end =
             |bytes: &Option<[u8; 8]>| -> Vec<u8> { bytes.iter().flatten().copied().collect() };
         let (min, max) = (end(&min), end(&max));
-        then(&[b"category", self.category.as_bytes(), sort, &min, &max])
+        let cursors = catalog.cursors().of(&[b"category", category.as_bytes(), sort, &min, &max]);
+        Self { category, cursors }
     }
 
-    fn seal(&self, catalog: &CatalogService, at: &Position) -> String {
+    fn seal(&self, at: &Position) -> String {
         let mut place = at.price.to_be_bytes().to_vec();
         place.extend_from_slice(at.id.as_bytes());
-        self.with_name(|name| catalog.cursors().seal(name, &place))
+        self.cursors.seal(&place)
     }
 
-    fn open(&self, catalog: &CatalogService, cursor: &str) -> Result<Position, Error> {
-        let place = self.with_name(|name| catalog.cursors().open(name, cursor))?;
+    fn open(&self, cursor: &str) -> Result<Position, Error> {
+        let place = self.cursors.open(cursor)?;
         let (price, id) = place.split_first_chunk::<8>().ok_or(Error::InvalidCursor)?;
         let id = std::str::from_utf8(id).map_err(|_| Error::InvalidCursor)?;
         Ok(Position { price: i64::from_be_bytes(*price), id: id.into() })
@@ -177,7 +181,7 @@ impl ProductConnection {
     }
 
     fn cursor(&self, entry: Option<&Listed>) -> Option<String> {
-        entry.map(|entry| self.list.seal(&self.catalog, &entry.position()))
+        entry.map(|entry| self.list.seal(&entry.position()))
     }
 
     /// Whether the list has a product beyond one end of this page.
@@ -213,22 +217,23 @@ impl ProductConnection {
 #[Object]
 impl ProductConnection {
     /// The products with their cursors.
-    async fn edges(&self) -> Vec<ProductEdge> {
-        let edge = |entry| ProductEdge {
-            cursor: self.list.seal(&self.catalog, &Listed::position(entry)),
-            node: self.node(entry),
-        };
-        self.page.entries.iter().map(edge).collect()
+    #[graphql(cache_control(max_age = 1))]
+    async fn edges(&self) -> Leaves<Leaf<Box<ProductEdge>>> {
+        let edge =
+            |entry: &Listed| ProductEdge::new(self.list.seal(&entry.position()), self.node(entry));
+        self.page.entries.iter().map(edge).map(Box::new).map(Leaf).collect()
     }
 
     /// The products.
-    async fn nodes(&self) -> Vec<ProductNode> {
+    #[graphql(cache_control(max_age = 1))]
+    async fn nodes(&self) -> Leaves<ProductNode> {
         self.page.entries.iter().map(|entry| self.node(entry)).collect()
     }
 
     /// Where this page lies in the list.
+    #[graphql(cache_control(max_age = 1))]
     async fn page_info(&self) -> PageInfo<'_> {
-        PageInfo::Asked(self)
+        PageInfo::of(self)
     }
 }
 
@@ -236,9 +241,29 @@ impl ProductConnection {
 #[derive(SimpleObject)]
 pub struct ProductEdge {
     /// Its place in the list, for `after` and `before`.
+    #[graphql(cache_control(max_age = 1))]
     cursor: String,
     /// The product.
+    #[graphql(cache_control(max_age = 1))]
     node: ProductNode,
+}
+
+impl ProductEdge {
+    pub(super) fn new(cursor: String, node: ProductNode) -> Self {
+        Self { cursor, node }
+    }
+}
+
+impl LeafObject for ProductEdge {
+    type Shape<'a> = &'a Self;
+
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
+        match field.name.node.as_str() {
+            "cursor" => out.plain(&self.cursor),
+            "node" => self.node.write(&field.selection_set.node, out),
+            _ => false,
+        }
+    }
 }
 
 #[async_trait]

@@ -62,19 +62,20 @@ impl CheckoutService {
     /// Takes a message of the payment service. Whatever becomes of it is noted with the order.
     pub async fn payment(self: &Arc<Self>, notice: PaymentNotice) -> Result<PaymentOutcome, Error> {
         let Some(order) = self.store.order(notice.order).await? else {
-            self.note(&notice, "payment refused", "There is no such order.").await?;
+            self.note(&notice, None, "payment refused", "There is no such order.").await?;
             return Ok(PaymentOutcome::UnknownOrder);
         };
         if notice.amount != order.total {
             let Money { amount, currency } = notice.amount;
             let message = format!("{amount} {currency} is not what the order costs.");
-            self.note(&notice, "payment refused", &message).await?;
+            self.note(&notice, Some(&order), "payment refused", &message).await?;
             return Ok(PaymentOutcome::WrongAmount);
         }
         match notice.kind {
             PaymentKind::Paid => self.paid(&notice).await,
             PaymentKind::Failed => {
-                self.note(&notice, notice.kind.event(), "The customer may try again.").await?;
+                let text = "The customer may try again.";
+                self.note(&notice, Some(&order), notice.kind.event(), text).await?;
                 Ok(PaymentOutcome::Taken)
             }
             PaymentKind::Refunded => self.refunded(&notice, &order).await,
@@ -92,7 +93,7 @@ impl CheckoutService {
             }
             Changed::Impossible(order) => {
                 let message = format!("The order was {} by then.", order.status.as_str());
-                self.note(notice, "payment refused", &message).await?;
+                self.note(notice, Some(&order), "payment refused", &message).await?;
                 Ok(PaymentOutcome::NotPayable)
             }
             Changed::NotFound => Ok(PaymentOutcome::UnknownOrder),
@@ -105,7 +106,8 @@ impl CheckoutService {
         notice: &PaymentNotice,
         order: &Order,
     ) -> Result<PaymentOutcome, Error> {
-        self.note(notice, notice.kind.event(), "The money went back to the customer.").await?;
+        let text = "The money went back to the customer.";
+        self.note(notice, Some(order), notice.kind.event(), text).await?;
         if order.status.may_become(OrderStatus::Cancelled) {
             let note = Some("The payment was refunded.".to_owned());
             let step = Step { note, ..Step::new(OrderStatus::Cancelled, Actor::Payment) };
@@ -115,7 +117,13 @@ impl CheckoutService {
     }
 
     /// Notes a message with its order, once.
-    async fn note(&self, notice: &PaymentNotice, kind: &str, text: &str) -> Result<(), Error> {
+    async fn note(
+        &self,
+        notice: &PaymentNotice,
+        order: Option<&Order>,
+        kind: &str,
+        text: &str,
+    ) -> Result<(), Error> {
         let id = event_id(notice.order, notice.id.as_bytes());
         let known = self.store.order_events(notice.order, crate::orders::model::MAX_EVENTS).await?;
         if known.iter().any(|event| event.id == id) {
@@ -123,7 +131,7 @@ impl CheckoutService {
         }
         let event = OrderEvent {
             id,
-            at: self.clock.now().to_millis_precision(),
+            at: OrderEvent::moment(self.clock.now(), order.and_then(|order| order.changes.last())),
             kind: kind.to_owned(),
             actor: Actor::Payment,
             note: Some(format!("{text} ({})", notice.id)),

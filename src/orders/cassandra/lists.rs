@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::super::model::{Month, Order, OrderPlace, day_of};
 use super::super::store::Slice;
-use super::{millis, parse};
+use super::millis;
 use crate::clock::Timestamp;
 use crate::owner::Owner;
 use crate::storage::cassandra::{Access, Statement, Statements, to_cql};
@@ -196,14 +196,14 @@ impl ListStatements {
         let (row, day_row): (Option<ListRow>, Option<ListRow>) = tokio::try_join!(row, day_row)?;
         let copy = |row: Option<ListRow>| {
             let body = row.and_then(|row| row.body);
-            body.map(|body| parse(&self.history.row, &body)).transpose()
+            body.map(|body| self.history.row.of_json(&body)).transpose()
         };
         Ok([copy(row)?, copy(day_row)?])
     }
 
     /// Writes the copies of an order, and the part of the history that it is in.
     pub(super) async fn copy(&self, order: &Order) -> Result<(), StoreError> {
-        let body = super::body(&self.history.list, order)?;
+        let body = self.history.list.to_json(order)?;
         let (created, time) = (millis(order.created_at), copy_time(order, order.version));
         let (owner, part) = (order.owner.to_string(), order.part.number());
         let (zone, currency) = (order.zone.as_str(), order.total.currency.as_str());
@@ -246,7 +246,7 @@ impl ListStatements {
     /// The order of a row, unless that may be older than the state.
     pub(super) fn order(&self, row: &ListRow) -> Result<Option<Order>, StoreError> {
         let body = row.body.as_ref().filter(|_| row.changing != Some(true));
-        body.map(|body| parse(&self.history.page, body)).transpose()
+        body.map(|body| self.history.page.of_json(body)).transpose()
     }
 }
 

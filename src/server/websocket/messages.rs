@@ -5,7 +5,8 @@ use axum::extract::ws::{CloseFrame, Message};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::super::wire::GraphRequest;
+use super::super::wire::{GraphRequest, Object};
+use crate::graphql::write_response;
 
 /// Longest id of an operation. Clients number them, or use UUIDs.
 pub(super) const MAX_ID_BYTES: usize = 255;
@@ -23,9 +24,16 @@ pub(super) enum FromClient {
     /// Gives one, asked or not.
     Pong,
     /// Asks for an operation.
-    Subscribe { id: String, payload: GraphRequest },
+    Subscribe { id: String, payload: Object<GraphRequest> },
     /// Wants no more of one.
     Complete { id: String },
+}
+
+impl FromClient {
+    /// Reads a message; `None` if it is none of the protocol's.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str::<Object<Self>>(text).ok().map(|message| message.0)
+    }
 }
 
 /// What a client is told.
@@ -36,7 +44,8 @@ pub(super) enum ToClient<'a> {
     ConnectionAck,
     /// A sign of life.
     Pong,
-    /// An answer of an operation.
+    /// An answer of an operation. It has its own way to be written.
+    #[serde(skip)]
     Next { id: &'a str, payload: &'a GraphQlResponse },
     /// An operation ended with these errors.
     Error { id: &'a str, payload: &'a [ServerError] },
@@ -48,7 +57,15 @@ impl ToClient<'_> {
     /// The message as it is sent. It always can be written: what is in it came from JSON or goes
     /// into it over HTTP too.
     pub(super) fn message(&self) -> Message {
-        Message::Text(serde_json::to_string(self).unwrap_or_default().into())
+        let text = match self {
+            Self::Next { id, payload } => {
+                let id = serde_json::to_string(id).unwrap_or_default();
+                let payload = String::from_utf8(write_response(payload)).unwrap_or_default();
+                format!(r#"{{"type":"next","id":{id},"payload":{payload}}}"#)
+            }
+            other => serde_json::to_string(other).unwrap_or_default(),
+        };
+        Message::Text(text.into())
     }
 }
 
@@ -94,11 +111,14 @@ impl Close {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::super::wire::tests::any_json;
     use super::*;
 
     #[test]
     fn messages_are_those_of_the_protocol() {
-        let read = |text| serde_json::from_str::<FromClient>(text);
         for text in [
             r#"{"type":"connection_init"}"#,
             r#"{"type":"connection_init","payload":null}"#,
@@ -108,7 +128,7 @@ mod tests {
             r#"{"id":"1","type":"subscribe","payload":{"query":"{ a }","variables":{"n":1}}}"#,
             r#"{"type":"complete","id":"1"}"#,
         ] {
-            assert!(read(text).is_ok(), "{text}");
+            assert!(FromClient::parse(text).is_some(), "{text}");
         }
         for text in [
             "",
@@ -121,8 +141,11 @@ mod tests {
             r#"{"type":"subscribe","id":"1"}"#,
             r#"{"type":"subscribe","id":"1","payload":{"query":["{ a }"]}}"#,
             r#"{"type":"complete"}"#,
+            r#"["ping"]"#,
+            r#"["complete","1"]"#,
+            r#"{"type":"subscribe","id":"1","payload":["{ a }",null,null,null]}"#,
         ] {
-            assert!(read(text).is_err(), "{text}");
+            assert!(FromClient::parse(text).is_none(), "{text}");
         }
     }
 
@@ -131,5 +154,32 @@ mod tests {
         let frame = Close::Duplicate("я".repeat(MAX_ID_BYTES / 2)).frame();
         assert_eq!(frame.code, 4409);
         assert!(frame.reason.len() <= MAX_REASON_BYTES && frame.reason.starts_with("Subscriber"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_message_or_none(text in any::<String>(), json in any_json()) {
+            let _ = FromClient::parse(&text);
+            let json_text = json.to_string();
+            if FromClient::parse(&json_text).is_some() {
+                prop_assert!(json["type"].is_string(), "{}", json_text);
+            }
+            for kind in ["connection_init", "ping", "pong", "subscribe", "complete"] {
+                let message = json!({ "type": kind, "id": "1", "payload": json }).to_string();
+                let is_taken = FromClient::parse(&message).is_some();
+                let is_sound = match kind {
+                    "connection_init" => json.is_object() || json.is_null(),
+                    "subscribe" => GraphRequest::from_json(json_text.as_bytes()).is_ok(),
+                    _ => true,
+                };
+                prop_assert_eq!(is_taken, is_sound, "{}", message);
+            }
+        }
+
+        #[test]
+        fn every_reason_fits_into_its_frame(id in ".{0,255}") {
+            let frame = Close::Duplicate(id).frame();
+            prop_assert!(frame.reason.len() <= MAX_REASON_BYTES);
+        }
     }
 }

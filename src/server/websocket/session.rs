@@ -7,7 +7,7 @@ use async_graphql::parser::types::OperationType;
 use axum::extract::ws::{Message, WebSocket};
 use axum::http::{Extensions, HeaderMap};
 use bytes::Bytes;
-use futures_util::future::{AbortHandle, Abortable, BoxFuture, pending};
+use futures_util::future::{AbortHandle, Abortable, BoxFuture, pending, ready};
 use futures_util::stream::{FuturesUnordered, SplitStream, StreamExt};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::super::caller::{identify, origin};
 use super::super::identity::{authorization, bearer_of};
-use super::super::operation::{Asked, Event, Watching, execute, prepare};
+use super::super::operation::{Admitted, Asked, Event, Watching, admit, execute};
 use super::super::wire::GraphRequest;
 use super::messages::{Close, FromClient, MAX_ID_BYTES, ToClient};
 use crate::app::App;
@@ -74,7 +74,7 @@ impl Session {
         (headers, extensions): (HeaderMap, &Extensions),
         id: String,
     ) -> Self {
-        let origin = origin(&headers, extensions);
+        let origin = origin(&app, &headers, extensions);
         let until = Some(Instant::now() + app.config.limits.sockets.init_within);
         Self {
             app,
@@ -153,8 +153,7 @@ impl Session {
     }
 
     async fn hear(&mut self, text: &str) -> Result<(), Close> {
-        let message =
-            serde_json::from_str(text).map_err(|_| Close::Invalid("Invalid message received"))?;
+        let message = FromClient::parse(text).ok_or(Close::Invalid("Invalid message received"))?;
         match message {
             FromClient::ConnectionInit { payload } => {
                 if self.caller.is_some() {
@@ -173,7 +172,7 @@ impl Session {
                 if self.running.contains_key(&id) {
                     return Err(Close::Duplicate(id));
                 }
-                self.begin(id, caller, payload).await;
+                self.begin(id, caller, payload.0).await;
             }
             FromClient::Complete { id } => {
                 if let Some((_, operation)) = self.running.remove(&id) {
@@ -216,7 +215,7 @@ impl Session {
         let most = self.app.config.limits.sockets.subscriptions;
         if self.running.len() >= most {
             let message = format!("At most {most} operations run at once on a connection.");
-            let error = Error::RateLimited(message);
+            let error = Error::too_many(message);
             self.tell(&ToClient::Error { id: &id, payload: &[(&error).into()] }).await;
             return;
         }
@@ -284,14 +283,20 @@ async fn operate(
             Err(error) => return tell(ToClient::Error { id, payload: &[(&error).into()] }).await,
         }
     }
-    let ready = match prepare(app, request).await {
-        Ok(ready) => ready,
-        Err(refusal) => {
+    let address = caller.origin.address;
+    let admitted = admit(app, shop, request, address, ready(Ok(caller)));
+    let admitted = timeout_at(deadline, admitted).await;
+    let Admitted { place, caller, ready } = match admitted {
+        Ok(Ok(admitted)) => admitted,
+        Ok(Err(refusal)) => {
             return tell(ToClient::Error { id, payload: &Vec::from(refusal) }).await;
         }
+        Err(_) => return tell(ToClient::Error { id, payload: &[(&Error::Timeout).into()] }).await,
     };
     let asked = Asked { shop, caller, id: name };
     if ready.kind() == OperationType::Subscription {
+        // It waits for events from now on; how often those come is bounded where they come from.
+        drop(place);
         let mut watching = Watching::new(app, asked, ready);
         while let Some(event) = watching.next().await {
             if let Some(session) = session {
@@ -312,7 +317,9 @@ async fn operate(
             }
         }
     } else {
-        match execute(app, asked, ready, deadline).await {
+        let done = execute(app, asked, ready, deadline).await;
+        drop(place);
+        match done {
             Ok(answer) => tell(ToClient::Next { id, payload: &answer }).await?,
             Err(error) => {
                 return tell(ToClient::Error { id, payload: &[(&error).into()] }).await;

@@ -3,6 +3,7 @@
 mod decimal;
 mod due;
 mod migrate;
+mod outage;
 mod session;
 mod shared;
 mod statement;
@@ -26,6 +27,7 @@ use crate::clock::Timestamp;
 use crate::config::CassandraConfig;
 use crate::inventory::cassandra::InventoryStatements;
 use crate::orders::cassandra::OrderStatements;
+use crate::root_key::RootKey;
 use crate::sessions::cassandra::SessionStatements;
 use crate::telemetry::Metrics;
 
@@ -39,16 +41,13 @@ pub struct CassandraStore {
     pub(crate) checkouts: CheckoutStatements,
     due: due::DueStatements,
     shared: shared::SharedStatements,
-    ping: Statement,
+    outage: Arc<outage::Outage>,
 }
 
 /// A layout is read anew for each write, and again if its rows took longer than a moment to write; a
 /// page may be of one that was cached for a moment, and takes three seconds at the most. What is
 /// left is for the time-out of a single row.
 const LAYOUT_GRACE: Duration = Duration::from_secs(6);
-
-/// How long a readiness check waits: shorter than anybody's probe interval.
-const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl CassandraStore {
     /// Prepares every statement of every domain, so that a broken one is found now.
@@ -57,7 +56,7 @@ impl CassandraStore {
         config: &CassandraConfig,
         metrics: Arc<Metrics>,
     ) -> Result<Self, OpenError> {
-        let statements = Statements::new(session, config, metrics);
+        let statements = Statements::new(session, config, metrics).await?;
         Ok(Self {
             catalog: Arc::new(Box::pin(CatalogStatements::prepare(&statements)).await?),
             inventory: Box::pin(InventoryStatements::prepare(&statements)).await?,
@@ -67,15 +66,7 @@ impl CassandraStore {
             checkouts: Box::pin(CheckoutStatements::prepare(&statements)).await?,
             due: Box::pin(due::DueStatements::prepare(&statements)).await?,
             shared: shared::SharedStatements::prepare(&statements).await?,
-            // A read at quorum of a table that is always there: it answers when the shop can.
-            ping: statements
-                .prepare(
-                    "schema_migrations",
-                    "SELECT number FROM ks.schema_migrations WHERE part = 'schema' LIMIT 1",
-                    Access::ReadQuorum,
-                    PING_TIMEOUT,
-                )
-                .await?,
+            outage: statements.outage(),
         })
     }
 }
@@ -83,11 +74,11 @@ impl CassandraStore {
 #[async_trait]
 impl Store for CassandraStore {
     async fn ready(&self) -> Result<(), StoreError> {
-        self.ping.run(()).await.map(drop)
+        self.outage.probe().await
     }
 
-    async fn root_key(&self) -> Result<[u8; 32], StoreError> {
-        self.shared.root_key().await
+    async fn root_key(&self) -> Result<RootKey, StoreError> {
+        self.shared.root_key().await.map(RootKey::from)
     }
 
     async fn take_lease(

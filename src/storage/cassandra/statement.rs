@@ -1,6 +1,7 @@
 //! A prepared statement with everything a reader wants to know of it: table, consistency, whether
 //! it may be repeated, and how long it may take.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,10 @@ use scylla::statement::batch::{Batch as DriverBatch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 use scylla::value::{CqlValue, Row};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use super::outage::{Outage, PROBE_TIMEOUT, Probe};
 use super::session::routing;
 use crate::config::CassandraConfig;
 use crate::fault;
@@ -74,6 +78,11 @@ impl Access {
         }
     }
 
+    /// Whether one copy of a row is enough: such a call is answered as long as any node is.
+    fn needs_one_copy(self) -> bool {
+        self == Self::ReadOne
+    }
+
     fn may_be_repeated(self) -> bool {
         self.is_read() || matches!(self, Self::WriteQuorum | Self::WriteAll)
     }
@@ -105,18 +114,37 @@ impl Access {
     }
 }
 
+/// A read at quorum of a table that is always there: it answers when the shop can.
+const PROBE: &str = "SELECT number FROM ks.schema_migrations WHERE part = 'schema' LIMIT 1";
+
 /// Prepares statements on a session.
 pub struct Statements {
     session: Arc<Session>,
     keyspace: String,
     routing: Arc<dyn LoadBalancingPolicy>,
     metrics: Arc<Metrics>,
+    outage: Arc<Outage>,
 }
 
 impl Statements {
     /// Statements that run on `session`, on the tables of the shop's keyspace.
-    pub fn new(session: Arc<Session>, config: &CassandraConfig, metrics: Arc<Metrics>) -> Self {
-        Self { session, keyspace: config.keyspace.clone(), routing: routing(config), metrics }
+    pub async fn new(
+        session: Arc<Session>,
+        config: &CassandraConfig,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, OpenError> {
+        let (keyspace, routing) = (config.keyspace.clone(), routing(config));
+        let statement =
+            prepare(&session, (&keyspace, &routing), PROBE, Access::ReadQuorum, PROBE_TIMEOUT)
+                .await?;
+        let probe = Probe { session: session.clone(), statement };
+        let outage = Outage::new(probe, metrics.clone());
+        Ok(Self { session, keyspace, routing, metrics, outage })
+    }
+
+    /// What is known of the cluster by those who run these statements.
+    pub(super) fn outage(&self) -> Arc<Outage> {
+        self.outage.clone()
     }
 
     /// Prepares one statement, in which `ks.` stands for the keyspace. `table` names what it works
@@ -128,31 +156,39 @@ impl Statements {
         access: Access,
         timeout: Duration,
     ) -> Result<Statement, OpenError> {
-        let mut prepared = self
-            .session
-            .prepare(in_keyspace(cql, &self.keyspace))
-            .await
-            .map_err(|error| not_prepared(cql, &error))?;
-        prepared.set_execution_profile_handle(Some(access.profile(&self.routing)));
-        prepared.set_is_idempotent(access.may_be_repeated());
-        prepared.set_request_timeout(Some(timeout));
-        // The columns were told when it was prepared; sending them with each answer is waste.
-        prepared.set_use_cached_result_metadata(true);
+        let place = (self.keyspace.as_str(), &self.routing);
+        let prepared = prepare(&self.session, place, cql, access, timeout).await?;
         Ok(Statement {
             session: self.session.clone(),
             metrics: self.metrics.clone(),
             prepared,
             table,
             kind: if access.is_read() { CallKind::Read } else { CallKind::Write },
+            outage: (!access.needs_one_copy()).then(|| self.outage.clone()),
         })
     }
-}
 
-impl Statements {
     /// A write that is run for several rows of one partition: for all of them or none.
     pub fn batch(&self, statement: Statement) -> Batch {
         Batch { statement }
     }
+}
+
+async fn prepare(
+    session: &Session,
+    (keyspace, routing): (&str, &Arc<dyn LoadBalancingPolicy>),
+    cql: &str,
+    access: Access,
+    timeout: Duration,
+) -> Result<PreparedStatement, OpenError> {
+    let prepared = session.prepare(in_keyspace(cql, keyspace)).await;
+    let mut prepared = prepared.map_err(|error| not_prepared(cql, &error))?;
+    prepared.set_execution_profile_handle(Some(access.profile(routing)));
+    prepared.set_is_idempotent(access.may_be_repeated());
+    prepared.set_request_timeout(Some(timeout));
+    // The columns were told when it was prepared; sending them with each answer is waste.
+    prepared.set_use_cached_result_metadata(true);
+    Ok(prepared)
 }
 
 /// A write for several rows of one partition, ready to run.
@@ -163,7 +199,7 @@ pub struct Batch {
 impl Batch {
     /// Runs it for these rows, which are all of one partition.
     pub async fn run<R: SerializeRow>(&self, rows: Vec<R>) -> Result<(), StoreError> {
-        let Statement { session, metrics, prepared, table, kind } = &self.statement;
+        let Statement { session, prepared, .. } = &self.statement;
         let mut batch = DriverBatch::new(BatchType::Unlogged);
         for _ in &rows {
             batch.append_statement(prepared.clone());
@@ -171,12 +207,7 @@ impl Batch {
         batch.set_execution_profile_handle(prepared.get_execution_profile_handle().cloned());
         batch.set_is_idempotent(prepared.get_is_idempotent());
         batch.set_request_timeout(prepared.get_request_timeout());
-        let started = Instant::now();
-        fault::writes(table);
-        let result = session.batch(&batch, rows).await;
-        fault::written(table);
-        metrics.store_call(table, *kind, started, result.is_ok());
-        result.map(drop).map_err(|error| store_error(table, &error))
+        self.statement.call(Box::pin(session.batch(&batch, rows))).await.map(drop)
     }
 }
 
@@ -187,22 +218,39 @@ pub struct Statement {
     prepared: PreparedStatement,
     table: &'static str,
     kind: CallKind,
+    /// For one that needs more than one copy of a row.
+    outage: Option<Arc<Outage>>,
 }
 
 impl Statement {
     /// Runs the statement. What it reads comes as one page: its text bounds it.
     pub async fn run(&self, values: impl SerializeRow) -> Result<QueryResult, StoreError> {
+        self.call(Box::pin(self.session.execute_unpaged(&self.prepared, values))).await
+    }
+
+    /// Makes a call for this statement. It is large, and handed on.
+    async fn call<T>(
+        &self,
+        call: Pin<Box<impl Future<Output = Result<T, ExecutionError>>>>,
+    ) -> Result<T, StoreError> {
         let started = Instant::now();
         let is_write = self.kind == CallKind::Write;
         if is_write {
             fault::writes(self.table);
         }
-        let result = self.session.execute_unpaged(&self.prepared, values).await;
+        let result = match &self.outage {
+            Some(outage) => outage.guard((self.table, self.kind), call).await,
+            None => call.await.map_err(|error| store_error(self.table, &error)),
+        };
         if is_write {
             fault::written(self.table);
         }
-        self.metrics.store_call(self.table, self.kind, started, result.is_ok());
-        result.map_err(|error| store_error(self.table, &error))
+        match self.kind {
+            // Every statement reads one partition, but for the few that walk a whole table.
+            CallKind::Read => self.metrics.store_read(self.table, started, result.is_ok(), 1),
+            CallKind::Write => self.metrics.store_write(self.table, started, result.is_ok()),
+        }
+        result
     }
 
     /// Runs the statement and reads all rows of its answer.
@@ -231,6 +279,36 @@ impl Statement {
         let row: Option<Row> = self.first(values).await?;
         let first = row.and_then(|row| row.columns.into_iter().next().flatten());
         Ok(first == Some(CqlValue::Boolean(true)))
+    }
+
+    /// What a table keeps as JSON.
+    pub fn to_json<T: Serialize>(&self, value: &T) -> Result<String, StoreError> {
+        serde_json::to_string(value).map_err(|error| self.unexpected(&error))
+    }
+
+    /// Reads it back.
+    pub fn of_json<T: DeserializeOwned>(&self, text: &str) -> Result<T, StoreError> {
+        serde_json::from_str(text).map_err(|error| self.unexpected(&error))
+    }
+
+    /// One step through a whole table, for a statement that selects token and JSON of rows whose
+    /// token is greater than one, so many at the most. Answers with them and where to go on.
+    pub async fn scan_json<T: DeserializeOwned>(
+        &self,
+        after: Option<Vec<u8>>,
+        step: i32,
+    ) -> Result<(Vec<T>, Option<Vec<u8>>), StoreError> {
+        let wrong = || self.unexpected(&"a place that this store did not give");
+        let from = match after {
+            Some(bytes) => i64::from_be_bytes(bytes.try_into().map_err(|_| wrong())?),
+            None => i64::MIN,
+        };
+        let rows: Vec<(i64, Option<String>)> = self.rows((from, step)).await?;
+        let is_last = rows.len() < usize::try_from(step).unwrap_or(0);
+        let next = rows.last().filter(|_| !is_last).map(|(token, _)| token.to_be_bytes().to_vec());
+        let texts = rows.into_iter().filter_map(|(_, text)| text);
+        let found = texts.map(|text| self.of_json(&text)).collect::<Result<_, _>>()?;
+        Ok((found, next))
     }
 
     /// The error of an answer that does not have the shape the statement asks for.

@@ -75,6 +75,8 @@ fn split(bytes: &[u8]) -> Result<(Option<Timestamp>, &[u8]), CodecError> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
     use serde::Deserialize;
 
     use super::*;
@@ -115,6 +117,46 @@ mod tests {
         for bytes in [&[][..], &[0], &[9, 1, 2], &[MARK_UNTIL, 1, 2], &[MARK_FOR_EVER, 0xC1]] {
             assert!(decode::<Before>(bytes, NOW).is_err(), "{bytes:?}");
             assert!(!is_over(bytes, NOW));
+        }
+    }
+
+    #[derive(Serialize, Deserialize, PartialEq, Debug, Clone)]
+    struct Row {
+        name: String,
+        count: Option<i64>,
+        parts: Vec<(String, u16)>,
+    }
+
+    fn row() -> impl Strategy<Value = Row> {
+        (any::<String>(), any::<Option<i64>>(), vec((any::<String>(), any::<u16>()), 0..4))
+            .prop_map(|(name, count, parts)| Row { name, count, parts })
+    }
+
+    proptest! {
+        #[test]
+        fn a_row_comes_back_until_its_end(row in row(), until in any::<Option<i64>>(), now in any::<i64>()) {
+            let (until, now) = (until.map(Timestamp::from_micros), Timestamp::from_micros(now));
+            let bytes = encode(&row, until).unwrap();
+            let lives = until.is_none_or(|until| now < until);
+            prop_assert_eq!(decode(&bytes, now), Ok(lives.then_some(row)));
+            prop_assert_eq!(is_over(&bytes, now), !lives);
+        }
+
+        #[test]
+        fn any_bytes_are_a_row_or_an_error(mark in 0..4_u8, bytes in vec(any::<u8>(), 0..80)) {
+            for bytes in [&bytes[..], &[&[mark][..], &bytes[..]].concat()] {
+                let _ = (decode::<Row>(bytes, NOW), is_over(bytes, NOW));
+            }
+        }
+
+        /// Bytes that claim to hold more than they do are believed no further than they reach.
+        #[test]
+        fn a_damaged_row_is_a_row_or_an_error(row in row(), at in any::<usize>(), byte in any::<u8>()) {
+            let mut bytes = encode(&row, None).unwrap();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            let _ = decode::<Row>(&bytes, NOW);
+            let _ = decode::<Row>(&bytes[..at], NOW);
         }
     }
 }

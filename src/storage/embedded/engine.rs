@@ -1,7 +1,10 @@
 //! The engine under the embedded store: tables in one folder, writes through one writer (see
-//! [`super::writer`]), reads beside it on threads that may block.
+//! [`super::writer`]), reads beside it on threads that may block, short ones on the spot while they are
+//! quick (see [`super::pace`]).
 
+use std::cell::Cell;
 use std::ops::Bound;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,11 +15,12 @@ use serde::de::DeserializeOwned;
 
 use super::codec::{self, CodecError};
 use super::keys::{Key, KeyParts};
+use super::pace::Pace;
 use super::writer::{Txn, Writer};
 use crate::clock::{Clock, Timestamp};
 use crate::fault;
 use crate::storage::{OpenError, StoreError};
-use crate::telemetry::{CallKind, Metrics};
+use crate::telemetry::Metrics;
 
 /// The format of the folder that this version writes. It grows when an older version could
 /// misread what a newer one wrote.
@@ -34,6 +38,9 @@ const MEMTABLE_BYTES: u64 = 16 << 20;
 /// Most bytes of journal before tables are written out to shorten it; bounds recovery time.
 const JOURNAL_BYTES: u64 = 128 << 20;
 
+/// Rows of a short read: no more work than the rest of a request is.
+const SHORT: usize = 50;
+
 /// A table of the embedded store.
 #[derive(Clone)]
 pub struct Table {
@@ -47,6 +54,7 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     writer: Writer,
+    pace: Pace,
     format: u32,
 }
 
@@ -97,7 +105,8 @@ impl Engine {
         let format = check_format(&db, dir, &broken)?;
         let writer = Writer::start(db.clone(), clock.clone())
             .map_err(|error| broken(format!("no thread for the writer: {error}")))?;
-        Ok(Self { db, clock, metrics, writer, format })
+        let pace = Pace::new(Instant::now());
+        Ok(Self { db, clock, metrics, writer, pace, format })
     }
 
     /// Opens a table, made if it is not there.
@@ -123,14 +132,36 @@ impl Engine {
     ) -> Result<T, StoreError> {
         let started = Instant::now();
         let (db, now) = (self.db.clone(), self.clock.now());
-        let run = move || read(&Reader { now, snapshot: db.snapshot() });
-        let done = tokio::task::spawn_blocking(run).await;
-        let ended = |error: tokio::task::JoinError| StoreError::Fault {
-            call: "read",
-            cause: error.to_string(),
-        };
-        let result = done.unwrap_or_else(|error| Err(ended(error)));
-        self.metrics.store_call(table, CallKind::Read, started, result.is_ok());
+        let done = tokio::task::spawn_blocking(move || Reader::run(&db, now, read)).await;
+        let (result, lookups) = done.unwrap_or_else(|error| (Err(ended(&error)), 0));
+        self.metrics.store_read(table, started, result.is_ok(), lookups);
+        result
+    }
+
+    /// The same for what may be a short read, of so many rows at the most: if it is, on the spot, unless
+    /// such reads have to wait for the disk.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        table: &'static str,
+        rows: usize,
+        read: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let started = Instant::now();
+        if rows > SHORT || !self.pace.is_quick(started) {
+            return self.read(table, read).await;
+        }
+        // Others have their turn first, as they would have if this had to wait. Else a request of short
+        // reads would be over in one turn, and be in nobody's way at the door however many there are:
+        // they would all be let in and queue behind each other, and buyers, who have many turns, with
+        // them.
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        let run = || Reader::run(&self.db, self.clock.now(), read);
+        // As on another thread: what panics ends this read and nothing else.
+        let done = std::panic::catch_unwind(AssertUnwindSafe(run));
+        let (result, lookups) = done.unwrap_or_else(|_| (Err(ended(&"it panicked")), 0));
+        self.pace.note(begun, Instant::now());
+        self.metrics.store_read(table, started, result.is_ok(), lookups);
         result
     }
 
@@ -145,7 +176,7 @@ impl Engine {
         fault::writes(table);
         let result = self.writer.run(write).await;
         fault::written(table);
-        self.metrics.store_call(table, CallKind::Write, started, result.is_ok());
+        self.metrics.store_write(table, started, result.is_ok());
         result
     }
 }
@@ -154,15 +185,34 @@ impl Engine {
 pub struct Reader {
     now: Timestamp,
     snapshot: Snapshot,
+    /// Keys and ranges that were looked up.
+    lookups: Cell<u32>,
+}
+
+/// The error of a read that did not come to its end.
+fn ended(cause: &impl std::fmt::Display) -> StoreError {
+    StoreError::Fault { call: "read", cause: cause.to_string() }
 }
 
 impl Reader {
+    /// Reads; answers also with how many keys and ranges were looked up.
+    fn run<T>(
+        db: &Database,
+        now: Timestamp,
+        read: impl FnOnce(&Self) -> Result<T, StoreError>,
+    ) -> (Result<T, StoreError>, u32) {
+        let reader = Self { now, snapshot: db.snapshot(), lookups: Cell::new(0) };
+        let result = read(&reader);
+        (result, reader.lookups.get())
+    }
+
     /// The row under a key, unless its life is over.
     pub fn get<T: DeserializeOwned>(
         &self,
         table: &Table,
         key: &Key,
     ) -> Result<Option<T>, StoreError> {
+        self.count();
         let bytes = self.snapshot.get(&table.keyspace, key.as_bytes());
         match bytes.map_err(|error| failed(table.name, &error))? {
             Some(bytes) => codec::decode(&bytes, self.now).map_err(|error| corrupt(table, &error)),
@@ -177,6 +227,7 @@ impl Reader {
         prefix: &Key,
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, T)>, StoreError> {
+        self.count();
         self.take(table, self.snapshot.prefix(&table.keyspace, prefix.as_bytes()), limit)
     }
 
@@ -191,6 +242,7 @@ impl Reader {
         if lower >= upper {
             return Ok(Vec::new());
         }
+        self.count();
         let bounds = (Bound::Excluded(lower.as_bytes()), Bound::Excluded(upper.as_bytes()));
         let rows = self.snapshot.range::<&[u8], _>(&table.keyspace, bounds);
         if descending { self.take(table, rows.rev(), limit) } else { self.take(table, rows, limit) }
@@ -215,6 +267,10 @@ impl Reader {
             }
         }
         Ok(rows)
+    }
+
+    fn count(&self) {
+        self.lookups.set(self.lookups.get().saturating_add(1));
     }
 
     /// The first text of a stored key.

@@ -71,12 +71,14 @@ impl<'a> KeyParts<'a> {
                 text.push(byte);
                 continue;
             }
-            let (at, &mark) = rest.next()?;
-            if mark == ZERO_ESCAPE {
-                text.push(0);
-            } else {
-                self.0 = &self.0[at + 1..];
-                return String::from_utf8(text).ok();
+            match rest.next()? {
+                (_, &ZERO_ESCAPE) => text.push(0),
+                (at, mark) if [byte, *mark] == TEXT_END => {
+                    self.0 = &self.0[at + 1..];
+                    return String::from_utf8(text).ok();
+                }
+                // No key is written so.
+                _ => return None,
             }
         }
         None
@@ -92,6 +94,7 @@ impl<'a> KeyParts<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
@@ -121,6 +124,28 @@ mod tests {
         fn rubbish_is_refused_not_a_panic(bytes in any::<Vec<u8>>()) {
             let mut parts = KeyParts::new(&bytes);
             let _ = (parts.text(), parts.int(), parts.text());
+        }
+
+        /// Two different keys are never read as the same parts.
+        #[test]
+        fn what_can_be_read_is_written_in_one_way_only(
+            bytes in vec(prop_oneof![0..4_u8, Just(ZERO_ESCAPE), any::<u8>()], 0..40),
+        ) {
+            let mut parts = KeyParts::new(&bytes);
+            if let (Some(text), Some(number), Some(last)) = (parts.text(), parts.int(), parts.text()) {
+                let key = Key::new().text(&text).int(number).text(&last);
+                prop_assert_eq!(&bytes[..bytes.len() - parts.0.len()], key.as_bytes());
+            }
+        }
+
+        #[test]
+        fn no_key_is_the_beginning_of_another(
+            a in ("[\u{0}-\u{3}aя]{0,4}", any::<i64>()),
+            b in ("[\u{0}-\u{3}aя]{0,4}", any::<i64>()),
+        ) {
+            let key = |parts: &(String, i64)| Key::new().text(&parts.0).int(parts.1);
+            prop_assert_eq!(key(&a).as_bytes().starts_with(key(&b).as_bytes()), a == b);
+            prop_assert!(key(&a) < Key::last());
         }
     }
 }

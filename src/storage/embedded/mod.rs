@@ -4,6 +4,7 @@ mod codec;
 mod due;
 mod engine;
 mod keys;
+mod pace;
 mod shared;
 mod writer;
 
@@ -25,6 +26,7 @@ use crate::checkout::embedded::CheckoutTables;
 use crate::clock::{Clock, Timestamp};
 use crate::inventory::embedded::InventoryTables;
 use crate::orders::embedded::OrderTables;
+use crate::root_key::RootKey;
 use crate::sessions::embedded::SessionTables;
 use crate::telemetry::Metrics;
 
@@ -90,8 +92,8 @@ impl Store for EmbeddedStore {
         self.engine.ready()
     }
 
-    async fn root_key(&self) -> Result<[u8; 32], StoreError> {
-        self.shared.root_key(&self.engine).await
+    async fn root_key(&self) -> Result<RootKey, StoreError> {
+        self.shared.root_key(&self.engine).await.map(RootKey::from)
     }
 
     async fn take_lease(

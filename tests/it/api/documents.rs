@@ -12,9 +12,9 @@ use crate::support::http::Answer;
 use crate::support::server::TestServer;
 
 const PRODUCT: &str = "query One($id: ID!) { product(id: $id) { id } }";
-const PREFLIGHT: (&str, &str) = ("apollo-require-preflight", "true");
+pub(super) const PREFLIGHT: (&str, &str) = ("apollo-require-preflight", "true");
 
-fn hash_of(text: &str) -> String {
+pub(super) fn hash_of(text: &str) -> String {
     let mut hex = String::new();
     for byte in digest(&SHA256, text.as_bytes()).as_ref() {
         write!(hex, "{byte:02x}").unwrap();
@@ -22,7 +22,7 @@ fn hash_of(text: &str) -> String {
     hex
 }
 
-fn persisted(hash: &str) -> Value {
+pub(super) fn persisted(hash: &str) -> Value {
     json!({ "persistedQuery": { "version": 1, "sha256Hash": hash } })
 }
 

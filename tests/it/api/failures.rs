@@ -18,6 +18,7 @@ use vitrina::checkout::CheckoutStore;
 use vitrina::checkout::model::Checkout;
 use vitrina::checkout::store::ScannedCheckouts;
 use vitrina::clock::Timestamp;
+use vitrina::config::Config;
 use vitrina::geo_zone::GeoZone;
 use vitrina::inventory::InventoryStore;
 use vitrina::inventory::model::{StockKey, StockLevel, StockRow};
@@ -25,6 +26,7 @@ use vitrina::orders::OrderStore;
 use vitrina::orders::model::{Month, Order, OrderEvent, OrderPlace};
 use vitrina::orders::store::{ScannedOrders, Slice as OrderSlice};
 use vitrina::owner::Owner;
+use vitrina::root_key::RootKey;
 use vitrina::sessions::SessionStore;
 use vitrina::sessions::model::Session;
 use vitrina::storage::{Due, DueRead, DueStore, Store, StoreError};
@@ -165,9 +167,9 @@ broken!(Store {
     fn take_lease(&str, Uuid, Duration) -> bool;
     fn give_up_lease(&str, Uuid) -> ();
 } and {
-    async fn root_key(&self) -> Result<[u8; 32], StoreError> {
+    async fn root_key(&self) -> Result<RootKey, StoreError> {
         // A shop opens only when its store answers; it may break later.
-        Ok([0; 32])
+        Ok(RootKey::from([0; 32]))
     }
 
     fn layout_grace(&self) -> Duration {
@@ -184,9 +186,18 @@ broken!(Store {
 });
 
 async fn serve(broken: Broken, deadline: Duration) -> TestServer {
+    serve_with(broken, |config| config.limits.deadline = deadline).await
+}
+
+/// A shop whose store never answers.
+pub async fn serve_silent(change: impl FnOnce(&mut Config)) -> TestServer {
+    serve_with(Broken::Silent, change).await
+}
+
+async fn serve_with(broken: Broken, change: impl FnOnce(&mut Config)) -> TestServer {
     let mut store = TestStore::embedded().await;
     store.store = Arc::new(broken);
-    TestServer::start_on(store, |config| config.limits.deadline = deadline).await
+    TestServer::start_on(store, change).await
 }
 
 /// An id that an order may have.

@@ -1,15 +1,17 @@
 //! Documents and variables that are meant to hurt. Each is answered soon, with a typed refusal that
 //! repeats nothing of it, and in little memory.
 
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 
-use super::{data, post, product, stock, upsert};
+use super::{data, post, product, staff, stock, upsert};
+use crate::support::documents::bomb;
 use crate::support::http::{Answer, HttpClient};
 use crate::support::process::ServerProcess;
 use crate::support::server::TestServer;
+use crate::support::websocket::Socket;
 
 const TOO_COMPLEX: &str = "QUERY_TOO_COMPLEX";
 const BAD_INPUT: &str = "BAD_USER_INPUT";
@@ -44,17 +46,6 @@ async fn assert_refused(http: &HttpClient, code: &str, query: &str) {
 
 fn repeated(times: usize, text: impl Fn(usize) -> String) -> String {
     (0..times).map(text).collect()
-}
-
-/// Fragments that each spread the next one twice.
-fn bomb(levels: usize) -> String {
-    let mut text = String::new();
-    for level in 0..levels {
-        let next = level + 1;
-        write!(text, " fragment F{level} on Query {{ ...F{next} ...F{next} }}").unwrap();
-    }
-    write!(text, " fragment F{levels} on Query {{ __typename }}").unwrap();
-    text
 }
 
 /// Documents that are refused, with the code of the refusal.
@@ -106,6 +97,19 @@ fn refused_documents() -> Vec<(&'static str, String)> {
             format!("query($x: {}ID{}) {{ __typename }}", "[".repeat(60), "]".repeat(60)),
         ),
         (TOO_COMPLEX, format!("{{ products(ids: {} }}", "{a:".repeat(30_000))),
+        // Values that nothing parts, of which the parser finds more than there are words.
+        (
+            BAD_INPUT,
+            format!("{{ products(ids: [{}]) {{ id }} }}", repeated(900, |_| "0".repeat(99) + " ")),
+        ),
+        (BAD_INPUT, format!("{{ products(ids: [{}]) {{ id }} }}", "0-".repeat(40) + "0")),
+        (
+            TOO_COMPLEX,
+            format!(
+                "{{ products(ids: [{}]) {{ id }} }}",
+                repeated(900, |_| "null".repeat(25) + " ")
+            ),
+        ),
         // Text that is no GraphQL.
         (BAD_INPUT, String::new()),
         (BAD_INPUT, format!("{{ {MARKER}( }}")),
@@ -166,6 +170,49 @@ async fn hostile_documents_are_refused() {
     let server = TestServer::start().await;
     for (code, query) in refused_documents() {
         assert_refused(&server.http, code, &query).await;
+    }
+    assert_works(&server.http).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_documents_are_refused_over_websocket_too() {
+    let server = TestServer::start().await;
+    let mut socket = Socket::connect(server.address).await;
+    for (n, (code, query)) in refused_documents().into_iter().enumerate() {
+        let (id, query) = (n.to_string(), format!("# {MARKER}\n{query}"));
+        let start: String = query.chars().take(200).collect();
+        let begun = Instant::now();
+        socket.subscribe(&id, &query, json!({})).await;
+        let message = socket.next().await;
+        assert!(begun.elapsed() < SOON, "{start}: {:?}", begun.elapsed());
+        assert_eq!(message["id"], id, "{start}");
+        // Before it is executed it ends with an error, after that with its data and errors.
+        let errors = match message["type"].as_str() {
+            Some("error") => message["payload"].clone(),
+            Some("next") => {
+                let data = &message["payload"]["data"];
+                let nothing =
+                    data.as_object().is_none_or(|fields| fields.values().all(Value::is_null));
+                assert!(nothing, "{start}: {data}");
+                socket.payload("complete", &id).await;
+                message["payload"]["errors"].clone()
+            }
+            _ => panic!("{start}: {message}"),
+        };
+        assert_eq!(errors[0]["extensions"]["code"], code, "{start}: {errors}");
+        let told = message.to_string();
+        assert!(!told.contains(MARKER) && told.len() < 8_192, "{start}: {told:.300}");
+    }
+    // What is no message at all, or too long a one, ends the connection and nothing else.
+    let deep = format!("{{\"type\":\"subscribe\",\"id\":\"1\",\"payload\":{}", "[".repeat(90_000));
+    let long = " ".repeat(200_000);
+    let surrogate = r#"{"type":"subscribe","id":"1","payload":{"query":"\uD800"}}"#.to_owned();
+    let batch =
+        r#"{"type":"subscribe","id":"1","payload":[{"query":"{ __typename }"}]}"#.to_owned();
+    for message in [deep, long, surrogate, batch, "[]".to_owned(), "\0".to_owned()] {
+        let mut socket = Socket::connect(server.address).await;
+        let _ = socket.try_say(Message::text(message)).await;
+        assert_eq!(socket.close_code().await, 4400);
     }
     assert_works(&server.http).await;
 }
@@ -291,6 +338,32 @@ async fn hostile_variables_are_refused() {
         let answer = attack(&server.http, body.to_string()).await;
         assert_eq!(answer.code(), BAD_INPUT);
         assert!(answer.body.len() < 8_192, "{} bytes", answer.body.len());
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_must_be_there_is_missed() {
+    let server = TestServer::start().await;
+    let address = json!({ "city": "Тула", "street": "Мира, 1" });
+    let checkout =
+        json!({ "geoZone": "Тула", "paymentMethod": "card", "shippingAddress": address });
+    let adjust = json!({ "productId": "A", "geoZone": "Тула", "delta": 1 });
+    for (query, input) in [
+        ("mutation($x: CheckoutInput!) { checkout(input: $x) { userErrors { code } } }", checkout),
+        (
+            "mutation($x: StockAdjustInput!) { stockAdjust(entries: [$x]) { userErrors { code } } }",
+            adjust,
+        ),
+    ] {
+        for key in [None, Some(Value::Null), Some(json!([])), Some(json!({}))] {
+            let mut input = input.clone();
+            if let Some(key) = &key {
+                input["idempotencyKey"] = key.clone();
+            }
+            let answer = server.http.query_as(&staff(), query, json!({ "x": input })).await;
+            assert_eq!(answer.code(), BAD_INPUT, "{key:?}: {}", answer.text());
+            assert_eq!(answer.json()["data"], Value::Null);
+        }
     }
 }
 

@@ -71,23 +71,29 @@ macro_rules! at_any_time {
 }
 
 mod browse;
+mod browsers;
+mod budgets;
 mod carts;
 mod catalog;
 mod documents;
 mod execution;
 mod failures;
+mod generated;
 mod hostile;
 mod hostile_bodies;
 mod identity;
 mod identity_keys;
 mod orders;
+mod overload;
 mod pages;
+mod responses;
 mod sessions;
 mod staff;
 mod stock;
 mod stock_cache;
 mod subscriptions;
 mod transport;
+mod trusted;
 mod websocket;
 
 const UPSERT: &str = "mutation($products: [ProductInput!]!) {

@@ -1,5 +1,7 @@
 //! What stands beside `/graphql`: health, metrics, pictures, the schema, GraphiQL.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{get, graphql_path};
@@ -66,6 +68,50 @@ async fn clients_cannot_make_up_new_series() {
     }
     assert_eq!(series().await, before);
     assert!(!server.http.get("/metrics").await.text().contains("ECHOME"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_number_of_series_does_not_grow_with_what_clients_choose() {
+    let server = TestServer::start().await;
+    let series = async || {
+        let text = server.http.get("/metrics").await.text();
+        let names = text.lines().filter(|line| !line.starts_with('#'));
+        names.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect::<BTreeSet<_>>()
+    };
+    let send = async |n: usize| {
+        let query = format!("query Q{n} {{ A{n}: __typename product(id: \"{n}\") {{ id }} }}");
+        server.http.query(&query, json!({ "v": n })).await;
+        let hidden = format!("query R{n} {{ ...F{n} }} fragment F{n} on Query {{ __typename }}");
+        server.http.query(&hidden, json!({})).await;
+        server.http.query(&format!("{{ field{n} }}"), json!({})).await;
+        let category =
+            format!("{{ category(name: \"C{n}\") {{ products {{ nodes {{ id }} }} }} }}");
+        server.http.query(&category, json!({})).await;
+        for path in [format!("/p{n}"), format!("/images/{n}.svg"), format!("/graphql/{n}?a={n}")] {
+            get(&server.http, &path, &[("host", &format!("host-{n}.example"))]).await;
+        }
+        let id = n.to_string();
+        let headers = [
+            ("x-request-id", id.as_str()),
+            ("user-agent", &id),
+            ("origin", &id),
+            ("x-forwarded-for", &id),
+            ("authorization", &id),
+        ];
+        get(&server.http, "/graphql", &headers).await;
+        for path in ["/graphql", "/metrics", "/nope"] {
+            let request = axum::http::Request::builder().method(format!("M{n}").as_str()).uri(path);
+            server.http.send(request.body(axum::body::Body::empty()).unwrap()).await.unwrap();
+        }
+    };
+    send(0).await;
+    series().await;
+    let before = series().await;
+    for n in 1..=1_000 {
+        send(n).await;
+    }
+    assert_eq!(series().await, before);
+    assert!(before.len() < 1_000, "{} series", before.len());
 }
 
 #[tokio::test]

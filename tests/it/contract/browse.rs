@@ -47,7 +47,7 @@ const CATEGORY: &str = "Электроника «всё»";
 
 fn service(store: &TestStore) -> CatalogService {
     let caches = CatalogCaches::new(&Tiers::Off, "t", true, &store.metrics);
-    let (clock, cursors) = (Arc::new(SystemClock), CursorKey::derive(&[1; 32]));
+    let (clock, cursors) = (Arc::new(SystemClock), CursorKey::derive(&[1; 32].into()));
     CatalogService::new(store.store.clone(), clock, cursors, caches)
 }
 
@@ -733,6 +733,6 @@ async fn the_root_key_stays(store: &TestStore) {
     let (first, second) = tokio::join!(store.store.root_key(), store.store.root_key());
     let first = first.unwrap();
     assert_eq!(first, second.unwrap());
-    assert_ne!(first, [0; 32]);
+    assert_ne!(first, [0; 32].into());
     assert_eq!(store.store.root_key().await.unwrap(), first);
 }

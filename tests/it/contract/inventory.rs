@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use uuid::Uuid;
 use vitrina::cache::Tiers;
@@ -31,6 +31,7 @@ crate::on_every_store!(
     rows_and_zones_are_read_as_they_were_written,
     a_reservation_lives_and_counts_once,
     a_reservation_of_several_rows_is_all_or_nothing,
+    who_was_refused_takes_nothing_from_who_was_not,
     two_hundred_buyers_of_a_hundred_units,
     lost_replies_are_settled_by_the_row_itself,
     a_ghost_of_a_lost_write_changes_nothing,
@@ -200,6 +201,26 @@ async fn a_reservation_of_several_rows_is_all_or_nothing(store: &TestStore) {
     }
 }
 
+/// One order, asked for twice at once: one call is refused and slow to notice; meanwhile units come
+/// back, and the other call gets them.
+async fn who_was_refused_takes_nothing_from_who_was_not(store: &TestStore) {
+    stock(store.store.as_ref(), &[("A", 1)]).await;
+    let service = plain(store);
+    let (before, order) = (new_token(), new_token());
+    let (before, order) = (reservation(&before, &[("A", 1)]), reservation(&order, &[("A", 1)]));
+    assert_eq!(service.reserve(&before).await.unwrap(), Reserved::Held);
+    let mut slow = Box::pin(service.reserve(&order));
+    assert!((&mut slow).now_or_never().is_none(), "it waits for the row");
+    // Whoever comes later is answered later: the slow one has its refusal, and does not look at it.
+    let later = reservation(&new_token(), &[("A", 1)]);
+    assert!(matches!(service.reserve(&later).await.unwrap(), Reserved::Short(_)));
+    service.release(&before, Standing::Unknown).await.unwrap();
+    assert_eq!(service.reserve(&order).await.unwrap(), Reserved::Held);
+    assert!(matches!(slow.await.unwrap(), Reserved::Short(_)));
+    assert_eq!(numbers(store, "A").await, (1, 1));
+    assert!(matches!(service.reserve(&later).await.unwrap(), Reserved::Short(_)));
+}
+
 /// What each token was told, with its units.
 type Outcomes = HashMap<Token, (i64, Vec<Reserved>)>;
 
@@ -293,7 +314,7 @@ async fn two_hundred_buyers_of_a_hundred_units(store: &TestStore) {
 }
 
 /// A store whose replies are lost on purpose.
-struct Lossy {
+pub struct Lossy {
     store: Arc<dyn InventoryStore>,
     random: Mutex<Random>,
     lost: AtomicU64,
@@ -304,7 +325,7 @@ struct Lossy {
 }
 
 impl Lossy {
-    fn new(store: Arc<dyn InventoryStore>, seed: u64, keeps_ghosts: bool) -> Arc<Self> {
+    pub fn new(store: Arc<dyn InventoryStore>, seed: u64, keeps_ghosts: bool) -> Arc<Self> {
         Arc::new(Self {
             store,
             random: Mutex::new(Random(seed)),
@@ -313,6 +334,11 @@ impl Lossy {
             keeps_ghosts,
             is_away: AtomicBool::new(false),
         })
+    }
+
+    /// Replies that were lost so far.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::SeqCst)
     }
 
     fn chance(&self, of: u64) -> u64 {
@@ -417,7 +443,7 @@ async fn lost_replies_are_settled_by_the_row_itself(store: &TestStore) {
         assert_eq!(row.level.reserved, 60, "round {round}");
         assert_whole(&row);
     }
-    assert!(lossy.lost.load(Ordering::SeqCst) > 10);
+    assert!(lossy.lost() > 10);
 }
 
 /// A write that was reported lost may come to life at any time later: after a frozen node thaws.

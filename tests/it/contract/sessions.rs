@@ -41,7 +41,7 @@ fn session(user: Option<&str>) -> Session {
 
 fn service(store: &TestStore, clock: Arc<dyn Clock>, tiers: &Tiers) -> SessionService {
     let sessions: Arc<dyn SessionStore> = store.store.clone();
-    SessionService::new(sessions, clock, &[7; 32], tiers, &Metrics::default())
+    SessionService::new(sessions, clock, &[7; 32].into(), tiers, &Metrics::default())
 }
 
 async fn a_session_is_read_as_it_was_written(store: &TestStore) {

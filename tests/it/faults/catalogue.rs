@@ -24,7 +24,7 @@ use vitrina::telemetry::Metrics;
 use crate::support::http::HttpClient;
 use crate::support::process::{ServerProcess, run, vitrina};
 use crate::support::server::token;
-use crate::support::stores::cassandra_config;
+use crate::support::stores::{address_of, cassandra_config};
 use crate::support::{Random, draft, seed};
 
 /// Every place between two writes of an upsert or a delete on Cassandra. (On the embedded store
@@ -145,7 +145,7 @@ async fn assert_lists_agree(http: &HttpClient, after: &str) {
 async fn a_process_that_dies_between_two_writes_leaves_the_lists_whole() {
     let Some(config) = cassandra_config() else { return };
     let mut random = Random(seed());
-    let store = format!("cassandra://{}/{}?dc=dc1&rf=1", config.nodes.join(","), config.keyspace);
+    let store = address_of(&config);
     let staff = token("staff", Role::Staff);
     let product = |n: u64, random: &mut Random| {
         let category = CATEGORIES[usize::try_from(random.below(2)).unwrap()];
@@ -229,7 +229,7 @@ impl Clock for Later {
 /// All products of a category as a shopper pages through them.
 async fn all_listed(store: &Arc<dyn Store>, category: &str) -> Vec<String> {
     let caches = CatalogCaches::new(&Tiers::Off, "t", true, &Metrics::default());
-    let (clock, cursors) = (Arc::new(SystemClock), CursorKey::derive(&[1; 32]));
+    let (clock, cursors) = (Arc::new(SystemClock), CursorKey::derive(&[1; 32].into()));
     let service = CatalogService::new(store.clone(), clock, cursors, caches);
     let mut query = PageQuery {
         category: category.into(),
@@ -335,7 +335,7 @@ async fn a_split_that_dies_goes_on_embedded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_split_that_dies_goes_on_cassandra() {
     let Some(config) = cassandra_config() else { return };
-    let text = &format!("cassandra://{}/{}?dc=dc1&rf=1", config.nodes.join(","), config.keyspace);
+    let text = &address_of(&config);
     drop(open(text).await);
     let places = split_places(&CASSANDRA_STEP_FAULTS);
     let count = places.len() as u64;

@@ -2,7 +2,11 @@
 
 mod catalogue;
 mod commands;
+mod documents;
 mod embedded;
+mod life;
 mod orders;
+mod outage;
+mod secrets;
 mod start;
 mod stock;

@@ -9,7 +9,7 @@ use crate::support::process::{ServerProcess, run, vitrina};
 use crate::support::provider::{Provider, Reply, SigningKey, key_set};
 use crate::support::server::SECRET;
 
-fn fails_with(command: &mut Command, code: i32, words: &[&str]) {
+pub(super) fn fails_with(command: &mut Command, code: i32, words: &[&str]) {
     let output = run(command);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{told}");

@@ -16,7 +16,7 @@ use vitrina::storage::{self, Store};
 use vitrina::telemetry::Metrics;
 
 use crate::contract::inventory::{key, reservation, service, stock};
-use crate::support::stores::{cassandra_config, drop_keyspace};
+use crate::support::stores::{address_of, cassandra_config, drop_keyspace};
 use crate::support::{Random, seed};
 
 /// What a process of buyers is to do: the store, the product, how many buyers, the seed.
@@ -141,7 +141,7 @@ fn assert_told_the_truth(row: &StockRow, told: &HashMap<String, String>) {
 async fn three_processes_never_sell_what_is_not_there() {
     let Some(config) = cassandra_config() else { return };
     let mut random = Random(seed());
-    let text = format!("cassandra://{}/{}?dc=dc1&rf=1", config.nodes.join(","), config.keyspace);
+    let text = address_of(&config);
     let store = open(&text).await;
     for round in 0..4 {
         let product = format!("P{round}");
@@ -226,7 +226,7 @@ async fn killed_processes_lose_and_double_nothing_embedded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_processes_lose_and_double_nothing_cassandra() {
     let Some(config) = cassandra_config() else { return };
-    let text = format!("cassandra://{}/{}?dc=dc1&rf=1", config.nodes.join(","), config.keyspace);
+    let text = address_of(&config);
     killed_while_buying(&text, 3).await;
     drop_keyspace(&StoreConfig::Cassandra(config)).await;
 }

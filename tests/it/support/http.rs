@@ -56,6 +56,12 @@ impl HttpClient {
         Self { base: base.to_owned(), client }
     }
 
+    /// A client that speaks HTTP/2 from the first byte on.
+    pub fn of_http2(base: &str) -> Self {
+        let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+        Self { base: base.to_owned(), client }
+    }
+
     /// Sends any request; `request` has a path as its URI.
     pub async fn send(&self, request: Request<Body>) -> Result<Answer, String> {
         let (mut parts, body) = request.into_parts();

@@ -1,8 +1,12 @@
 //! What the tests share.
 
+pub mod cluster;
+pub mod documents;
+pub mod gate;
 pub mod http;
 pub mod process;
 pub mod provider;
+pub mod proxy;
 pub mod redis;
 pub mod server;
 pub mod stores;

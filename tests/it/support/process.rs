@@ -7,9 +7,11 @@ use std::process::{Child, Command, Output, Stdio};
 use super::http::HttpClient;
 use super::server::SECRET;
 
-/// A command of the binary with nothing of the surrounding environment's settings.
+/// A command of the binary with nothing of the surrounding environment's settings. `VITRINA_TEST_BIN`
+/// names another one than that of this build: `scripts/fire` measures what people run.
 pub fn vitrina(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vitrina"));
+    let other = std::env::var_os("VITRINA_TEST_BIN");
+    let mut command = Command::new(other.unwrap_or(env!("CARGO_BIN_EXE_vitrina").into()));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("VITRINA_") {
             command.env_remove(name);

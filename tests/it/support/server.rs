@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use vitrina::app::{App, Shop};
 use vitrina::cache::Tiers;
 use vitrina::clock::{Clock, SystemClock};
-use vitrina::config::{AuthConfig, CacheConfig, Config, Limits, Secret, ShopRules, StoreConfig};
+use vitrina::config::{
+    AuthConfig, CacheConfig, Config, Limits, Origins, Secret, ShopRules, StoreConfig,
+};
 use vitrina::server::{self, Role, sign_token};
 use vitrina::storage::Store;
 
@@ -78,6 +79,8 @@ impl TestServer {
             tells_reads: false,
             rules: ShopRules::default(),
             payment_secret: Some(Secret::new(SECRET)),
+            trusted: None,
+            origins: Origins::default(),
         };
         change(&mut config);
         let app = Arc::new(App::new(config, store.metrics.clone()));
@@ -87,10 +90,8 @@ impl TestServer {
         app.open(shop.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap());
-        let service =
-            server::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>();
-        let task = tokio::spawn(async move { axum::serve(listener, service).await.unwrap() });
+        let (router, never) = (server::router(app.clone()), std::future::pending());
+        let task = tokio::spawn(server::serve(listener, router, app.clone(), never));
         Self { http: HttpClient::new(&format!("http://{address}")), address, store, app, task }
     }
 }

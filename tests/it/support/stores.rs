@@ -36,10 +36,14 @@ impl TestStore {
 
     /// `None` where no cluster is named and that is allowed; see [`cassandra_config`].
     pub async fn cassandra() -> Option<Self> {
-        let config = StoreConfig::Cassandra(cassandra_config()?);
+        Some(Self::open_on(StoreConfig::Cassandra(cassandra_config()?)).await)
+    }
+
+    /// A store that others may have opened, too.
+    pub async fn open_on(config: StoreConfig) -> Self {
         let metrics = Arc::new(Metrics::default());
         let store = storage::open(&config, Arc::new(SystemClock), metrics.clone()).await.unwrap();
-        Some(Self { store, config, metrics, _dir: None })
+        Self { store, config, metrics, _dir: None }
     }
 }
 
@@ -54,10 +58,7 @@ impl TestStore {
     /// The same store, opened once more, as another instance of the shop would. Only a cluster can
     /// be.
     pub async fn open_again(&self) -> Self {
-        let metrics = Arc::new(Metrics::default());
-        let clock = Arc::new(SystemClock);
-        let store = storage::open(&self.config, clock, metrics.clone()).await.unwrap();
-        Self { store, config: self.config.clone(), metrics, _dir: None }
+        Self::open_on(self.config.clone()).await
     }
 
     /// Writes products now; what is kept.
@@ -97,6 +98,12 @@ pub fn cassandra_config() -> Option<CassandraConfig> {
         StoreConfig::Cassandra(config) => Some(config),
         StoreConfig::Embedded { .. } => unreachable!(),
     }
+}
+
+/// The address of a keyspace, as a command line has it: with a copy on each of the first three nodes.
+pub fn address_of(config: &CassandraConfig) -> String {
+    let (nodes, copies) = (config.nodes.join(","), config.nodes.len().min(3));
+    format!("cassandra://{nodes}/{}?dc={}&rf={copies}", config.keyspace, config.dc)
 }
 
 /// Takes a test's tables away: a node is slow with thousands of them. A test that failed leaves

@@ -63,11 +63,11 @@ pub(super) fn message(id: &str, kind: &str, order: &str, amount: &str) -> Value 
 }
 
 /// What a message of a payment comes to.
-async fn tell(server: &TestServer, id: &str, kind: &str, order: &str) -> (u16, String) {
+pub(super) async fn tell(server: &TestServer, id: &str, kind: &str, order: &str) -> (u16, String) {
     send(&server.http, &message(id, kind, order, "20.00").to_string()).await
 }
 
-fn events(order: &Value) -> Vec<&str> {
+pub(super) fn events(order: &Value) -> Vec<&str> {
     order["timeline"].as_array().unwrap().iter().map(|e| e["type"].as_str().unwrap()).collect()
 }
 

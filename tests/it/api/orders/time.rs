@@ -14,13 +14,16 @@ use vitrina::orders::model::{Address, OrderLine};
 use vitrina::owner::Owner;
 use vitrina::storage::{Due, Task};
 
-use super::{ParseId, Shopper, ZONE, available, clerk, id_of, input, level, open_shop, ordered};
+use super::{
+    ParseId, Shopper, ZONE, available, clerk, hook, id_of, input, level, open_shop, ordered,
+};
 use crate::contract::orders::order_at;
 use crate::support::server::TestServer;
 
 at_any_time! {
     an_order_that_is_not_paid_in_time_is_cancelled_and_its_units_are_back,
     a_checkout_that_nobody_finished_is_undone_or_becomes_its_order,
+    what_happens_in_one_millisecond_is_told_in_its_order,
 }
 
 /// What somebody leaves who dies in the middle of a checkout of two units of `A`, under a key and a
@@ -187,4 +190,25 @@ async fn an_order_that_is_not_paid_in_time_is_cancelled_and_its_units_are_back(
     assert_eq!(level(server, "A").await, (10, 3));
     sweep(&mut sweeper).await;
     assert_eq!(level(server, "A").await, (10, 3));
+}
+
+async fn what_happens_in_one_millisecond_is_told_in_its_order(
+    server: &TestServer,
+    _: &ManualClock,
+) {
+    open_shop(server, &[("A", 10)]).await;
+    let (customer, staff) = (Shopper::customer(server, "customer-1"), clerk(server));
+    let order = customer.buy_of(&[("A", 2)], "key").await;
+    let id = id_of(&order);
+    for n in 0..3 {
+        assert_eq!(hook::tell(server, &format!("failed {n}"), "failed", id).await.0, 200);
+    }
+    assert_eq!(hook::tell(server, "paid", "paid", id).await.0, 200);
+    assert_eq!(hook::tell(server, "another", "paid", id).await.0, 409);
+    ordered(staff.advance(id, "PROCESSING", None).await);
+    assert_eq!(hook::tell(server, "refund", "refunded", id).await.0, 200);
+    let told = customer.order(id).await;
+    let failed = ["payment failed"; 3];
+    let expected = ["paid", "payment refused", "processing", "payment refunded", "cancelled"];
+    assert_eq!(hook::events(&told), [&["created"], &failed[..], &expected].concat());
 }

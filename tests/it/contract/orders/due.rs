@@ -40,7 +40,7 @@ async fn fill(
         let at = start.after(Duration::from_micros(random.below(seconds * 1_000_000)));
         // Now and then on the edge of a minute, and several at once.
         let minute = Timestamp::from_micros(at.micros().div_euclid(60_000_000) * 60_000_000);
-        let at = if random.below(4) == 0 { minute } else { at };
+        let at = if random.below(4) == 0 { minute.max(start) } else { at };
         for _ in 0..=random.below(20).saturating_sub(14) {
             all.insert(Due { at, task: task(random) });
         }

@@ -1,0 +1,168 @@
+//! The lines of a cart in the API.
+
+use std::iter::repeat_with;
+use std::sync::Arc;
+
+use async_graphql::parser::types::{Field, SelectionSet};
+use async_graphql::{Context, ID, Object, Result};
+
+use super::super::model::{Cart, CartLine};
+use crate::catalog::graphql::ProductNode;
+use crate::graphql::{
+    AtOnce, ContextExt, DateTimeScalar, Json, Leaf, LeafObject, Leaves, MoneyNode, asks_for,
+};
+use crate::money::Money;
+
+/// What is known of a product.
+enum Looked {
+    /// Nobody has looked.
+    NotYet,
+    /// It is gone.
+    Gone,
+    /// It is there.
+    There(ProductNode),
+}
+
+/// The fields of a line that need its product as it is now.
+const OF_THE_PRODUCT: [&str; 3] = ["product", "unitPrice", "total"];
+
+/// The lines of a cart of whose products so much is known.
+fn with(cart: &Arc<Cart>, products: impl Iterator<Item = Looked>) -> Vec<Line> {
+    let line = |(place, product)| Line { cart: cart.clone(), place, product };
+    (0..cart.lines.len()).zip(products).map(line).collect()
+}
+
+/// The lines without their products.
+pub(super) fn bare(cart: &Arc<Cart>) -> Vec<Line> {
+    with(cart, repeat_with(|| Looked::NotYet))
+}
+
+/// Writes the lines, unless their products are needed for that.
+pub(super) fn write(cart: &Arc<Cart>, selection: &SelectionSet, out: &mut Json) -> bool {
+    !asks_for(selection, &OF_THE_PRODUCT) && out.objects(&bare(cart), selection)
+}
+
+/// The lines, with their products where those are needed: all of them in one round.
+pub(super) async fn resolve(ctx: &Context<'_>, cart: &Arc<Cart>) -> Result<Leaves<CartLineNode>> {
+    let mut lines = bare(cart);
+    if asks_for(&ctx.item.node.selection_set.node, &OF_THE_PRODUCT) {
+        let ids = cart.lines.iter().map(|line| line.product.clone());
+        // If they cannot be read, each field that needs one says so for itself.
+        if let Ok(products) = ctx.request()?.products.load_many(ids).await {
+            let look = |found: Option<_>| found.map_or(Looked::Gone, |it| Looked::There(Leaf(it)));
+            lines = with(cart, products.into_iter().map(look));
+        }
+    }
+    Ok(lines.into_iter().map(Box::new).map(Leaf).collect())
+}
+
+/// A line of a cart, in an answer.
+pub type CartLineNode = Leaf<Box<Line>>;
+
+/// A line of a cart.
+pub struct Line {
+    cart: Arc<Cart>,
+    place: usize,
+    product: Looked,
+}
+
+impl Line {
+    fn line(&self) -> &CartLine {
+        &self.cart.lines[self.place]
+    }
+
+    fn quantity_shown(&self) -> i32 {
+        i32::try_from(self.line().units).unwrap_or(i32::MAX)
+    }
+
+    /// The price of now, or the last one that is known; `None` if nobody has looked.
+    fn price_at_hand(&self) -> Option<Money> {
+        match &self.product {
+            Looked::NotYet => None,
+            Looked::Gone => Some(self.line().card.price),
+            Looked::There(product) => Some(product.0.price),
+        }
+    }
+
+    /// The price of now, or the last one that is known.
+    async fn price(&self, ctx: &Context<'_>) -> Result<Money> {
+        let product = ctx.request()?.products.load(self.line().product.clone()).await?;
+        Ok(product.map_or(self.line().card.price, |product| product.price))
+    }
+}
+
+/// A product in a cart.
+#[Object(name = "CartLine")]
+impl Line {
+    /// The product as it is now; null if it is gone.
+    async fn product(&self, ctx: &Context<'_>) -> Result<Option<ProductNode>> {
+        Ok(ctx.request()?.products.load(self.line().product.clone()).await?.map(Leaf))
+    }
+
+    /// The product's id.
+    async fn product_id(&self) -> ID {
+        ID(self.line().product.to_string())
+    }
+
+    /// Its name when it was last added or set.
+    async fn name(&self) -> &str {
+        &self.line().card.name
+    }
+
+    /// Its picture when it was last added or set.
+    async fn image_url(&self) -> Option<&str> {
+        self.line().card.image_url.as_deref()
+    }
+
+    /// How many units.
+    async fn quantity(&self) -> i32 {
+        self.quantity_shown()
+    }
+
+    /// What one unit costs now; for a product that is gone, what it did cost.
+    async fn unit_price(&self, ctx: &Context<'_>) -> Result<MoneyNode> {
+        Ok(Leaf(Arc::new(self.price(ctx).await?)))
+    }
+
+    /// What one unit did cost when it was last added or set.
+    async fn price_when_added(&self) -> MoneyNode {
+        Leaf(Arc::new(self.line().card.price))
+    }
+
+    /// What all units cost now.
+    async fn total(&self, ctx: &Context<'_>) -> Result<MoneyNode> {
+        Ok(Leaf(Arc::new(self.price(ctx).await?.times(self.line().units))))
+    }
+
+    /// When it was first put into the cart.
+    async fn added_at(&self) -> DateTimeScalar {
+        DateTimeScalar(self.line().added_at)
+    }
+}
+
+impl LeafObject for Line {
+    type Shape<'a> = &'a Self;
+
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
+        let (line, inside) = (self.line(), &field.selection_set.node);
+        match field.name.node.as_str() {
+            "product" => match &self.product {
+                Looked::NotYet => false,
+                Looked::Gone => out.null(),
+                Looked::There(product) => product.write(inside, out),
+            },
+            "productId" => out.text(line.product.as_str()),
+            "name" => out.text(&line.card.name),
+            "imageUrl" => out.text_or_null(line.card.image_url.as_deref()),
+            "quantity" => out.value(&self.quantity_shown()),
+            "unitPrice" => self.price_at_hand().is_some_and(|price| out.object(&price, inside)),
+            "priceWhenAdded" => out.object(&line.card.price, inside),
+            "total" => {
+                let price = self.price_at_hand();
+                price.is_some_and(|price| out.object(&price.times(line.units), inside))
+            }
+            "addedAt" => out.plain(line.added_at),
+            _ => false,
+        }
+    }
+}

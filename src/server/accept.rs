@@ -1,0 +1,265 @@
+//! The door: connections are taken in, bounded, served, and at the end seen out politely.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::http::header::{CONNECTION, RETRY_AFTER};
+use axum::http::{HeaderValue, Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::connection::{Phase, Phases, Timed};
+use super::seats::{Full, Seat, Seats};
+use crate::app::App;
+use crate::config::ConnectionLimits;
+
+/// Bytes of a request's head.
+const HEAD_BYTES: usize = 32 << 10;
+/// Requests at once on one connection of HTTP/2.
+const STREAMS: u32 = 100;
+/// A quiet connection of HTTP/2 is asked this often for a sign of life …
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// … and ended after so long without one.
+const PONG_WITHIN: Duration = Duration::from_secs(10);
+/// The pause after the system could not give another connection, as when files run out.
+const NO_MORE_PAUSE: Duration = Duration::from_millis(50);
+/// After the signal to stop, new clients are let in for so long: whoever sends them here has to
+/// learn first that this instance is not ready any more.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Then clients that are connected have so long to make one more request, in whose answer they are
+/// told to go elsewhere.
+const LAST_CALL: Duration = Duration::from_secs(1);
+
+/// The longest that a refusal is held back from a client that does not wait.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a client gets that finds no place. It has not been listened to, so it is told in the words
+/// of HTTP/1.1 whatever it speaks.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
+    content-length: 0\r\n\r\n";
+
+/// Serves until `stop` is over, and then until all clients have been seen out. `router` has the
+/// routes of `app`, and perhaps others.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    app: Arc<App>,
+    stop: impl Future<Output = ()>,
+) {
+    let limits = &app.config.limits.connections;
+    let seats = Seats::new(limits.all, limits.per_address);
+    let door = Door {
+        service: TowerToHyperService::new(router),
+        builder: builder(limits),
+        graceful: GracefulShutdown::new(),
+        seats: seats.clone(),
+        app: app.clone(),
+    };
+    let places = app.clone();
+    let keeper = tokio::spawn(async move { places.admission.keep().await });
+    let mut stop = pin!(stop);
+    door.until(&listener, stop.as_mut()).await;
+    app.stop();
+    // With nobody inside there is nobody to wait for; whoever comes now is refused by the system
+    // and knows it.
+    let farewell = async { timeout(FAREWELL, seats.empty()).await.map_or((), drop) };
+    door.until(&listener, pin!(farewell)).await;
+    door.let_in_the_last(listener);
+    let _ = timeout(LAST_CALL, seats.empty()).await;
+    door.graceful.shutdown().await;
+    keeper.abort();
+}
+
+fn builder(limits: &ConnectionLimits) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.quiet_within)
+        .max_buf_size(HEAD_BYTES);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(u32::try_from(HEAD_BYTES).unwrap_or(u32::MAX))
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PONG_WITHIN);
+    builder
+}
+
+struct Door {
+    service: TowerToHyperService<Router>,
+    builder: Builder<TokioExecutor>,
+    graceful: GracefulShutdown,
+    seats: Arc<Seats>,
+    app: Arc<App>,
+}
+
+impl Door {
+    /// Lets clients in until something is over.
+    async fn until(&self, listener: &TcpListener, mut over: Pin<&mut impl Future<Output = ()>>) {
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut over => return,
+                accepted = listener.accept() => {
+                    if !self.admit(accepted) {
+                        sleep(NO_MORE_PAUSE).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets in those who have connected and wait: they would be cut off. The system is asked
+    /// directly, as tokio knows of them only a moment later.
+    fn let_in_the_last(&self, listener: TcpListener) {
+        let Ok(listener) = listener.into_std() else { return };
+        while let Ok((stream, address)) = listener.accept() {
+            let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+            self.admit(stream.map(|stream| (stream, address)));
+        }
+    }
+
+    /// Serves a client that has connected. False if the system has no room for more.
+    fn admit(&self, accepted: io::Result<(TcpStream, SocketAddr)>) -> bool {
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            // It has hung up again.
+            Err(error) if is_of_client(&error) => return true,
+            Err(error) => {
+                tracing::warn!(%error, "no more connections can be taken");
+                return false;
+            }
+        };
+        let seat = match self.take_seat(address) {
+            Ok(seat) => seat,
+            Err(full) => {
+                self.app.metrics.pressure().refused();
+                tracing::debug!(%address, ?full, "a connection is refused");
+                // A new connection takes so little at once; if not, it is closed all the same.
+                let _ = stream.try_write(FULL);
+                return true;
+            }
+        };
+        // Answers are written whole; waiting for more would only delay them.
+        let _ = stream.set_nodelay(true);
+        let phases = Phases::new();
+        let handler = Handler {
+            inner: self.service.clone(),
+            app: self.app.clone(),
+            address,
+            phases: phases.clone(),
+            patience: Arc::default(),
+        };
+        let io = TokioIo::new(Timed::new(stream, phases, &self.app.config.limits.connections));
+        tokio::spawn(attend(self.builder.clone(), io, handler, self.graceful.watcher(), seat));
+        true
+    }
+
+    /// Those on the same machine are a proxy for all clients, or tests: they have no share.
+    fn take_seat(&self, address: SocketAddr) -> Result<Seat, Full> {
+        let address = address.ip().to_canonical();
+        self.seats.take((!address.is_loopback()).then_some(address))
+    }
+}
+
+async fn attend(
+    builder: Builder<TokioExecutor>,
+    io: TokioIo<Timed>,
+    handler: Handler,
+    watcher: Watcher,
+    seat: Seat,
+) {
+    let metrics = handler.app.metrics.clone();
+    metrics.pressure().connections().inc();
+    let connection = builder.serve_connection_with_upgrades(io, handler);
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(%error, "a connection ended");
+    }
+    metrics.pressure().connections().dec();
+    drop(seat);
+}
+
+fn is_of_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+    )
+}
+
+/// Answers the requests of one connection.
+struct Handler {
+    inner: TowerToHyperService<Router>,
+    app: Arc<App>,
+    address: SocketAddr,
+    phases: Phases,
+    patience: Arc<Patience>,
+}
+
+/// When a client that was sent away was told to come back. One that does not wait is made to: its next
+/// refusal comes no earlier, so that whoever asks again and again costs little more than whoever
+/// waits. What can be answered is not held up.
+#[derive(Default)]
+struct Patience(Mutex<Option<Instant>>);
+
+impl Patience {
+    /// The moment before which a client is not to be sent away again; none the first time.
+    fn until(&self, answer: &Answer) -> Option<Instant> {
+        let told = (answer.status() == StatusCode::SERVICE_UNAVAILABLE)
+            .then(|| answer.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok())
+            .flatten();
+        let pause = Duration::from_secs(told?).min(LONGEST_PAUSE);
+        let mut until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let held = until.filter(|until| *until > now);
+        // Requests that share a connection are all held together, and not one after the other.
+        *until = Some((held.unwrap_or(now) + pause).min(now + 2 * pause));
+        held
+    }
+}
+
+type Answer = Response<axum::body::Body>;
+type Answering = Pin<Box<dyn Future<Output = Result<Answer, std::convert::Infallible>> + Send>>;
+
+impl hyper::service::Service<Request<Incoming>> for Handler {
+    type Response = Answer;
+    type Error = std::convert::Infallible;
+    type Future = Answering;
+
+    fn call(&self, mut request: Request<Incoming>) -> Answering {
+        let is_alone = request.version() < Version::HTTP_2;
+        self.phases.set(if is_alone { Phase::Work } else { Phase::Shared });
+        request.extensions_mut().insert(ConnectInfo(self.address));
+        let (answer, app) = (self.inner.call(request), self.app.clone());
+        let (phases, patience) = (self.phases.clone(), self.patience.clone());
+        Box::pin(async move {
+            let mut response = answer.await?;
+            if let Some(until) = patience.until(&response) {
+                sleep_until(until).await;
+            }
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                phases.set(Phase::HandedOver);
+            } else {
+                phases.set(Phase::Quiet);
+                if is_alone && app.is_stopping() {
+                    // The client's next request goes to another instance.
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+            }
+            Ok(response)
+        })
+    }
+}

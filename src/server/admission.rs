@@ -1,0 +1,275 @@
+//! How much is worked on at once, and how much may wait for its turn.
+//!
+//! Beyond what the machine can do, more work at once only makes all of it late. So a request needs
+//! a place before anything is read for it. When there is none it waits, but not for long and not
+//! behind many: the rest is told at once to come back later, which costs little.
+//!
+//! Those who buy do not wait for those who look around: each kind has places of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout};
+
+use crate::error::Error;
+use crate::telemetry::{Metrics, Traffic};
+
+/// The longest wait for a place. Whoever has waited so long would be answered late, and those
+/// behind it later still.
+const WAIT_AT_MOST: Duration = Duration::from_millis(500);
+
+/// How much is worked on at once.
+#[derive(Debug, Clone)]
+pub struct WorkLimits {
+    /// Operations of each kind that are worked on at once; of browsing, fewer while the process is
+    /// short of time.
+    pub in_work: usize,
+    /// Operations of each kind that wait for that.
+    pub waiting: usize,
+}
+
+impl Default for WorkLimits {
+    /// As much as keeps the cores busy while stores answer, and a queue that is worked off within
+    /// the longest wait.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self { in_work: 64 * cores, waiting: 1_024 }
+    }
+}
+
+/// How often it is looked whether the process keeps up.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// What is ready to run waits for its turn for so long at the most before there are fewer places for
+/// browsing: an operation has a dozen turns, and those who buy wait in the same queue.
+const QUEUE_AT_MOST: Duration = Duration::from_micros(300);
+/// Of the places for browsing, one in so many goes when the queue is too long.
+const SHRINK_BY: usize = 8;
+/// The fewest places for browsing.
+const FEWEST: usize = 1;
+
+/// The places for operations.
+pub(crate) struct Admission {
+    buying: Places,
+    browsing: Places,
+    metrics: Arc<Metrics>,
+}
+
+struct Places {
+    free: Semaphore,
+    most: usize,
+    /// How many there are now …
+    now: AtomicUsize,
+    /// … and how many too many are taken: they go when they are given back.
+    too_many: AtomicUsize,
+    waiting: AtomicUsize,
+    most_waiting: usize,
+}
+
+/// A place that is taken, for as long as this is kept.
+pub(crate) struct Place<'a> {
+    places: &'a Places,
+    permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let one_less = |count: usize| count.checked_sub(1);
+        let too_many = &self.places.too_many;
+        if too_many.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+            && let Some(permit) = self.permit.take()
+        {
+            permit.forget();
+        }
+    }
+}
+
+impl Places {
+    fn new(limits: &WorkLimits) -> Self {
+        Self {
+            free: Semaphore::new(limits.in_work),
+            most: limits.in_work,
+            now: AtomicUsize::new(limits.in_work),
+            too_many: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            most_waiting: limits.waiting,
+        }
+    }
+
+    /// Makes it so many. Only one at a time does this.
+    fn resize(&self, wanted: usize) {
+        let now = self.now.swap(wanted, Ordering::Relaxed);
+        for _ in wanted..now {
+            if self.free.forget_permits(1) == 0 {
+                self.too_many.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        for _ in now..wanted {
+            let one_less = |count: usize| count.checked_sub(1);
+            if self.too_many.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err() {
+                self.free.add_permits(1);
+            }
+        }
+    }
+
+    /// Fewer, or one more, by how long what is ready to run had to wait.
+    fn adjust(&self, waited: Duration) -> usize {
+        let now = self.now.load(Ordering::Relaxed);
+        let wanted = if waited > QUEUE_AT_MOST {
+            (now - now.div_ceil(SHRINK_BY)).max(FEWEST.min(self.most))
+        } else {
+            (now + 1).min(self.most)
+        };
+        if wanted != now {
+            self.resize(wanted);
+        }
+        wanted
+    }
+}
+
+impl Admission {
+    /// All places are free.
+    pub(crate) fn new(limits: &WorkLimits, metrics: Arc<Metrics>) -> Self {
+        Self { buying: Places::new(limits), browsing: Places::new(limits), metrics }
+    }
+
+    /// Sees to it, for ever, that those who browse leave room for those who buy: while the process is
+    /// short of time, fewer of them are let in at once. As many are answered as before, as nobody
+    /// can be answered faster than the cores work; they wait at the door and not inside.
+    pub(crate) async fn keep(&self) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let asked = Instant::now();
+            // Its next turn comes after that of everything that is ready.
+            tokio::task::yield_now().await;
+            let places = self.browsing.adjust(asked.elapsed());
+            self.metrics
+                .pressure()
+                .browsing_places()
+                .set(i64::try_from(places).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Waits for a place; it is free again when what is returned is dropped.
+    pub(crate) async fn enter(&self, kind: Traffic) -> Result<Place<'_>, Error> {
+        let places = match kind {
+            Traffic::Buying => &self.buying,
+            Traffic::Browsing => &self.browsing,
+        };
+        let taken = |permit| Place { places, permit: Some(permit) };
+        if let Ok(permit) = places.free.try_acquire() {
+            return Ok(taken(permit));
+        }
+        let shed = || {
+            self.metrics.pressure().shed(kind);
+            Error::Unavailable
+        };
+        let _waiting = Waiting::begin(places).ok_or_else(shed)?;
+        match timeout(WAIT_AT_MOST, places.free.acquire()).await {
+            Ok(Ok(permit)) => Ok(taken(permit)),
+            Ok(Err(_)) | Err(_) => Err(shed()),
+        }
+    }
+}
+
+/// Somebody who waits; also one who gives up no longer does.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(places: &'a Places) -> Option<Self> {
+        let waiting = Self(&places.waiting);
+        (places.waiting.fetch_add(1, Ordering::Relaxed) < places.most_waiting).then_some(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn admission() -> Admission {
+        Admission::new(&WorkLimits { in_work: 2, waiting: 1 }, Arc::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn beyond_the_places_one_waits_and_the_rest_is_sent_away_at_once() {
+        let admission = admission();
+        let first = admission.enter(Traffic::Browsing).await.unwrap();
+        let _second = admission.enter(Traffic::Browsing).await.unwrap();
+        let mut third = Box::pin(admission.enter(Traffic::Browsing));
+        assert!(third.as_mut().now_or_never().is_none());
+        let fourth = admission.enter(Traffic::Browsing).now_or_never().expect("at once");
+        assert!(matches!(fourth, Err(Error::Unavailable)));
+        drop(first);
+        let third = third.await.unwrap();
+        // Now one may wait again, but not for ever.
+        assert!(matches!(admission.enter(Traffic::Browsing).await, Err(Error::Unavailable)));
+        drop(third);
+        assert!(admission.enter(Traffic::Browsing).now_or_never().expect("a place").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_buys_does_not_wait_for_those_who_browse() {
+        let admission = admission();
+        let _browsing = [
+            admission.enter(Traffic::Browsing).await.unwrap(),
+            admission.enter(Traffic::Browsing).await.unwrap(),
+        ];
+        assert!(admission.enter(Traffic::Buying).now_or_never().expect("a place").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_the_queue_is_long_fewer_who_browse_are_let_in() {
+        let limits = WorkLimits { in_work: 10, waiting: 100 };
+        let admission = Admission::new(&limits, Arc::default());
+        let inside = async |count: usize| {
+            let mut places = Vec::new();
+            while let Some(place) = admission.enter(Traffic::Browsing).now_or_never() {
+                places.push(place.unwrap());
+            }
+            assert_eq!(places.len(), count);
+            places
+        };
+        let (long, short) = (QUEUE_AT_MOST * 2, QUEUE_AT_MOST);
+        let places = &admission.browsing;
+        // All are taken when there are to be fewer: those go that are given back.
+        let all = inside(10).await;
+        for expected in [8, 7, 6, 5, 4, 3, 2, 1, 1] {
+            assert_eq!(places.adjust(long), expected);
+        }
+        drop(all);
+        drop(inside(1).await);
+        assert_eq!(places.adjust(short), 2);
+        assert_eq!(places.adjust(short), 3);
+        drop(inside(3).await);
+        // As many as there may be, and no more, also where some were still to go.
+        let three = inside(3).await;
+        assert_eq!(places.adjust(long), 2);
+        for expected in [3, 4, 5, 6, 7, 8, 9, 10, 10] {
+            assert_eq!(places.adjust(short), expected);
+        }
+        drop(three);
+        inside(10).await;
+        assert!(admission.enter(Traffic::Buying).now_or_never().is_some(), "buyers are not asked");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_leaves_waits_no_longer() {
+        let admission = admission();
+        let _inside = [
+            admission.enter(Traffic::Buying).await.unwrap(),
+            admission.enter(Traffic::Buying).await.unwrap(),
+        ];
+        for _ in 0..10 {
+            assert!(admission.enter(Traffic::Buying).now_or_never().is_none(), "it may wait");
+        }
+    }
+}

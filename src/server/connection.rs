@@ -1,0 +1,200 @@
+//! One TCP connection: what a client may keep waiting, and for how long.
+//!
+//! The HTTP library bounds the time until a request's head is there, but counts the quiet time
+//! between two requests as part of it, and does not bound the time that a client takes to read an
+//! answer. Here a client that has begun to speak has little time to finish a head, may be quiet
+//! between two requests for much longer, and must go on reading what is written to it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::config::ConnectionLimits;
+
+/// What is going on, on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Phase {
+    /// Nothing has been said since the last answer.
+    Quiet,
+    /// A request is being worked on; whoever does that minds the time.
+    Work,
+    /// Several requests share the connection: there are no turns to take, and the library asks for
+    /// signs of life.
+    Shared,
+    /// It is a WebSocket, which minds the time by itself.
+    HandedOver,
+}
+
+/// The phase of a connection, shared by its bytes and its requests.
+#[derive(Clone)]
+pub(super) struct Phases(Arc<AtomicU8>);
+
+impl Phases {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(AtomicU8::new(Phase::Quiet as u8)))
+    }
+
+    /// Goes over to a phase. A connection that is shared or handed over stays so.
+    pub(super) fn set(&self, phase: Phase) {
+        if self.is(Phase::Quiet) || self.is(Phase::Work) {
+            self.0.store(phase as u8, Ordering::Relaxed);
+        }
+    }
+
+    fn is(&self, phase: Phase) -> bool {
+        self.0.load(Ordering::Relaxed) == phase as u8
+    }
+}
+
+/// A connection whose client must not dawdle. It is given to the HTTP library in place of the
+/// stream.
+pub(super) struct Timed {
+    stream: TcpStream,
+    phases: Phases,
+    /// Runs while a head has begun and is not there.
+    head: Timer,
+    /// Runs while the client takes nothing.
+    taking: Timer,
+}
+
+impl Timed {
+    pub(super) fn new(stream: TcpStream, phases: Phases, limits: &ConnectionLimits) -> Self {
+        let (head, taking) = (Timer::new(limits.head_within), Timer::new(limits.take_within));
+        Self { stream, phases, head, taking }
+    }
+
+    /// What writing came to, unless the client has taken nothing for too long.
+    fn written<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        match written {
+            Poll::Pending if self.phases.is(Phase::HandedOver) => Poll::Pending,
+            Poll::Ready(written) => {
+                self.taking.stop();
+                Poll::Ready(written)
+            }
+            Poll::Pending => {
+                ready!(self.taking.poll(cx));
+                Poll::Ready(Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the client reads nothing",
+                )))
+            }
+        }
+    }
+}
+
+impl AsyncRead for Timed {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
+        if !this.phases.is(Phase::Quiet) {
+            this.head.stop();
+            return read;
+        }
+        match read {
+            // The first bytes of a head, or more of it: the time goes on from the first.
+            Poll::Ready(Ok(())) if buffer.filled().len() > before => {
+                this.head.start();
+                Poll::Ready(Ok(()))
+            }
+            Poll::Pending if this.head.is_running() => {
+                ready!(this.head.poll(cx));
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "a head takes too long")))
+            }
+            read => read,
+        }
+    }
+}
+
+impl AsyncWrite for Timed {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
+        this.written(cx, written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write_vectored(cx, bytes);
+        this.written(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+/// A time-out that is rarely waited for: until it is, it costs a look at the clock.
+struct Timer {
+    after: Duration,
+    since: Option<Instant>,
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Whether `sleep` ends `after` this `since`.
+    is_set: bool,
+}
+
+impl Timer {
+    fn new(after: Duration) -> Self {
+        Self { after, since: None, sleep: None, is_set: false }
+    }
+
+    fn is_running(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Lets it run, if it does not yet.
+    fn start(&mut self) {
+        if self.since.is_none() {
+            self.since = Some(Instant::now());
+            self.is_set = false;
+        }
+    }
+
+    fn stop(&mut self) {
+        self.since = None;
+    }
+
+    /// Ready when the time is over; starts it if need be.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.start();
+        let until = self.since.unwrap_or_else(Instant::now) + self.after;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        if !self.is_set {
+            sleep.as_mut().reset(until);
+            self.is_set = true;
+        }
+        sleep.as_mut().poll(cx)
+    }
+}

@@ -1,0 +1,306 @@
+//! More than the shop can do, and more than one client may ask for.
+
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use vitrina::config::{CacheConfig, Config};
+use vitrina::rate::{Rate, RateLimits};
+use vitrina::server::{Role, WorkLimits};
+
+use super::failures::serve_silent;
+use super::{UPSERT, product, staff};
+use crate::support::http::{Answer, HttpClient};
+use crate::support::redis::shared_redis;
+use crate::support::server::{TestServer, token};
+use crate::support::stores::TestStore;
+
+const BROWSE: &str = "{ product(id: 1) { name } }";
+const CART: &str = "{ cart { lines { quantity } } }";
+const PAGE: &str = "query($name: String!) {
+    category(name: $name) { products(first: 10) { nodes { id } } } }";
+
+/// The value of a gauge or counter in the metrics.
+async fn metric(http: &HttpClient, name: &str) -> u64 {
+    let metrics = http.get("/metrics").await.text();
+    let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("{name} is not in {metrics}")).parse().unwrap()
+}
+
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waiting).await.expect(what);
+}
+
+fn one_at_a_time(config: &mut Config) {
+    config.limits.work = WorkLimits { in_work: 1, waiting: 0 };
+    config.limits.deadline = Duration::from_secs(20);
+}
+
+#[tokio::test]
+async fn what_is_too_much_is_sent_away_at_once_and_buyers_have_places_of_their_own() {
+    let server = serve_silent(one_at_a_time).await;
+    let http = server.http.clone();
+    let stuck = tokio::spawn(async move { http.query(BROWSE, json!({})).await });
+    let mut refused = None;
+    until("the place is taken", async || {
+        let request = json!({ "query": "{ __typename }" });
+        let answer = server.http.post(None, &request).await;
+        refused = (answer.status == 503).then_some(answer);
+        refused.is_some()
+    })
+    .await;
+    let refused = refused.unwrap();
+    assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("UNAVAILABLE", "1"));
+    assert_eq!(refused.json()["errors"][0]["extensions"]["retryAfterMs"], 1_000);
+    let none = "{ viewer { id } }";
+    let buyer = server.http.query(none, json!({})).await;
+    assert_eq!(buyer.status, 200, "{}", buyer.text());
+    let mixed = server.http.query("{ viewer { id } __typename }", json!({})).await;
+    assert_eq!(mixed.status, 503, "it is no buyer who also looks around");
+    assert!(metric(&server.http, "vitrina_shed_total{traffic=\"browsing\"}").await >= 2);
+    assert_eq!(server.http.get("/health/live").await.status, 200);
+    stuck.abort();
+}
+
+#[tokio::test]
+async fn who_does_not_wait_is_sent_away_no_sooner_and_may_buy_meanwhile() {
+    let server = serve_silent(one_at_a_time).await;
+    let http = server.http.clone();
+    let stuck = tokio::spawn(async move { http.query(BROWSE, json!({})).await });
+    // One connection, which is used again and again.
+    let client = HttpClient::new(&format!("http://{}", server.address));
+    let mut told = Instant::now();
+    until("the place is taken", async || {
+        told = Instant::now();
+        client.query("{ __typename }", json!({})).await.status == 503
+    })
+    .await;
+    assert_eq!(client.query("{ viewer { id } }", json!({})).await.status, 200);
+    assert_eq!(client.query("{ __typename }", json!({})).await.status, 503);
+    assert!(told.elapsed() >= Duration::from_secs(1), "{:?}", told.elapsed());
+    stuck.abort();
+}
+
+#[tokio::test]
+async fn no_work_goes_on_for_a_client_that_has_left() {
+    let server = serve_silent(one_at_a_time).await;
+    let mut client = TcpStream::connect(server.address).await.unwrap();
+    let body = json!({ "query": BROWSE }).to_string();
+    let head = format!(
+        "POST /graphql HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    client.write_all(head.as_bytes()).await.unwrap();
+    until("it is in work", async || {
+        server.http.query("{ __typename }", json!({})).await.status == 503
+    })
+    .await;
+    drop(client);
+    until("its place is free", async || {
+        server.http.query("{ __typename }", json!({})).await.status == 200
+    })
+    .await;
+    assert_eq!(metric(&server.http, "vitrina_requests_in_work").await, 1, "only this one");
+}
+
+fn limited(change: impl FnOnce(&mut RateLimits)) -> impl FnOnce(&mut Config) {
+    let mut rates = RateLimits { identity: None, address: None, category: None, loopback: true };
+    change(&mut rates);
+    move |config| config.rules.rates = rates
+}
+
+/// So much that a few requests use it up, and no test waits for it to come back.
+const FEW: Option<Rate> = Some(Rate { per_second: 1, burst: 60 });
+
+/// Asks until it is too much; how often that went well, and the refusal.
+async fn ask(http: &HttpClient, token: Option<&str>, query: &str) -> (usize, Answer) {
+    for count in 0..100 {
+        let answer = http.post(token, &json!({ "query": query })).await;
+        if answer.code() == "RATE_LIMITED" {
+            return (count, answer);
+        }
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    panic!("it is never too much");
+}
+
+#[tokio::test]
+async fn who_asks_too_much_is_told_when_to_come_back() {
+    let server =
+        TestServer::start_on(TestStore::embedded().await, limited(|r| r.identity = FEW)).await;
+    let [one, other] = ["one", "other"].map(|user| token(user, Role::Customer));
+    let (count, refusal) = ask(&server.http, Some(&one), CART).await;
+    assert!(count >= 1);
+    assert_eq!(refusal.status, 429);
+    let wait = refusal.json()["errors"][0]["extensions"]["retryAfterMs"].as_u64().unwrap();
+    assert_eq!(refusal.header("retry-after"), wait.div_ceil(1_000).max(1).to_string());
+    let (again, _) = ask(&server.http, Some(&other), CART).await;
+    assert_eq!(again, count, "another customer has a share of its own");
+    for _ in 0..20 {
+        assert_eq!(server.http.query(BROWSE, json!({})).await.status, 200, "nobody has none");
+    }
+    assert_eq!(metric(&server.http, "vitrina_rate_limited_total").await, 2);
+}
+
+#[tokio::test]
+async fn an_address_has_a_share_whoever_asks_and_pays_for_documents_that_are_refused() {
+    let few = Some(Rate { per_second: 1, burst: 250 });
+    let server =
+        TestServer::start_on(TestStore::embedded().await, limited(|r| r.address = few)).await;
+    for _ in 0..3 {
+        server.http.query("{ nothing }", json!({})).await;
+    }
+    let answer = server.http.query(BROWSE, json!({})).await;
+    assert_eq!((answer.status.as_u16(), answer.code().as_str()), (429, "RATE_LIMITED"));
+    let known = token("one", Role::Customer);
+    assert_eq!(server.http.query_as(&known, CART, json!({})).await.status, 429);
+}
+
+#[tokio::test]
+async fn behind_proxies_an_address_is_the_one_that_they_name() {
+    let server = TestServer::start_on(TestStore::embedded().await, |config| {
+        limited(|rates| rates.address = FEW)(config);
+        config.limits.proxies = 1;
+    })
+    .await;
+    let ask_from = async |address: &str| {
+        let request = Request::post("/graphql")
+            .header("content-type", "application/json")
+            .header("x-forwarded-for", format!("10.9.9.9, {address}"))
+            .body(Body::from(json!({ "query": BROWSE }).to_string()));
+        server.http.send(request.unwrap()).await.unwrap().status
+    };
+    while ask_from("10.0.0.1").await != 429 {}
+    assert_eq!(ask_from("10.0.0.2").await, 200);
+}
+
+#[tokio::test]
+async fn a_hot_category_does_not_take_what_others_need() {
+    let server =
+        TestServer::start_on(TestStore::embedded().await, limited(|r| r.category = FEW)).await;
+    let products = [product("1", "Книги", "1"), product("2", "Игры", "1")];
+    server.http.query_as(&staff(), UPSERT, json!({ "products": products })).await;
+    let page = async |name: &str| server.http.query(PAGE, json!({ "name": name })).await;
+    let mut count = 0;
+    let refusal = loop {
+        let answer = page("Книги").await;
+        if !answer.code().is_empty() {
+            break answer;
+        }
+        count += 1;
+    };
+    assert!(count >= 1);
+    assert_eq!((refusal.status.as_u16(), refusal.code().as_str()), (200, "RATE_LIMITED"));
+    assert_eq!(refusal.json()["data"]["category"]["products"], json!(null));
+    assert_eq!(page("Игры").await.code(), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instances_on_one_redis_give_a_client_one_share() {
+    let Some(redis) = shared_redis() else { return };
+    let change = |config: &mut Config| {
+        limited(|rates| rates.identity = FEW)(config);
+        config.cache = CacheConfig::Redis(redis.clone());
+    };
+    let a = TestServer::start_on(TestStore::embedded().await, change).await;
+    let b = a.beside(change).await;
+    let user = format!("user-{}", uuid::Uuid::new_v4());
+    let known = token(&user, Role::Customer);
+    ask(&a.http, Some(&known), CART).await;
+    until("the other has heard of it", async || {
+        b.http.query_as(&known, CART, json!({})).await.code() == "RATE_LIMITED"
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn there_are_so_many_connections_and_the_next_is_told_to_come_back() {
+    let server = TestServer::start_on(TestStore::embedded().await, |config| {
+        config.limits.connections.all = 2;
+    })
+    .await;
+    let first = TcpStream::connect(server.address).await.unwrap();
+    let _second = TcpStream::connect(server.address).await.unwrap();
+    let mut third = TcpStream::connect(server.address).await.unwrap();
+    let mut told = String::new();
+    third.read_to_string(&mut told).await.unwrap();
+    assert!(told.starts_with("HTTP/1.1 503 "), "{told}");
+    assert!(told.contains("retry-after: 1\r\n"), "{told}");
+    drop(first);
+    until("a place is free", async || {
+        let request = Request::get("/health/live").body(Body::empty()).unwrap();
+        server.http.send(request).await.is_ok_and(|answer| answer.status == 200)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_dawdles_is_cut_off_and_who_is_quiet_is_not() {
+    let server = TestServer::start_on(TestStore::embedded().await, |config| {
+        config.limits.connections.head_within = Duration::from_millis(300);
+        config.limits.deadline = Duration::from_millis(300);
+    })
+    .await;
+    let mut quiet = TcpStream::connect(server.address).await.unwrap();
+    let mut told = Vec::new();
+    for slow in ["GET /health/live HT", "GET /health/live HTTP/1.1\r\nhost: a\r\nx: "] {
+        let mut client = TcpStream::connect(server.address).await.unwrap();
+        client.write_all(slow.as_bytes()).await.unwrap();
+        told.clear();
+        client.read_to_end(&mut told).await.unwrap();
+        assert!(told.is_empty(), "{}", String::from_utf8_lossy(&told));
+    }
+    // One that does not send its body is told why.
+    let mut client = TcpStream::connect(server.address).await.unwrap();
+    let head = "POST /graphql HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
+                content-length: 100\r\n\r\n{";
+    client.write_all(head.as_bytes()).await.unwrap();
+    client.read_to_end(&mut told).await.unwrap();
+    let told = String::from_utf8_lossy(&told).into_owned();
+    assert!(told.contains("504") && told.contains("TIMEOUT"), "{told}");
+    // This one has said nothing all the while.
+    for _ in 0..2 {
+        quiet.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut answer = [0; 15];
+        quiet.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        let mut rest = [0; 4_096];
+        assert!(quiet.read(&mut rest).await.unwrap() > 0);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_cut_off() {
+    let server = TestServer::start_on(TestStore::embedded().await, |config| {
+        config.limits.connections.take_within = Duration::from_millis(300);
+    })
+    .await;
+    let mut client = TcpStream::connect(server.address).await.unwrap();
+    // Asks for the schema again and again and reads none of it, until the buffers are full.
+    let request = b"GET /schema.graphql HTTP/1.1\r\nhost: a\r\n\r\n";
+    let cut = async { while client.write_all(request).await.is_ok() {} };
+    tokio::time::timeout(Duration::from_secs(20), cut).await.expect("it is cut off");
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_too() {
+    let server = TestServer::start().await;
+    let http = HttpClient::of_http2(&format!("http://{}", server.address));
+    let asked = (0..50).map(|_| http.query("{ __typename }", json!({})));
+    for answer in futures_util::future::join_all(asked).await {
+        assert_eq!(
+            (answer.status.as_u16(), answer.text()),
+            (200, "{\"data\":{\"__typename\":\"Query\"}}".to_owned())
+        );
+    }
+    assert_eq!(metric(&server.http, "vitrina_connections").await, 2);
+}

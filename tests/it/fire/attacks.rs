@@ -1,0 +1,152 @@
+//! Clients that mean harm, beside those who do not.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::clients::{Crowd, Load};
+use super::connection::Connection;
+use super::record::{Kind, Record, Stretch, millis, percentile};
+use super::shop::{Instances, Setting};
+use super::{by_version, stretch};
+use crate::support::documents::bomb;
+
+const VISITORS: Crowd =
+    Crowd { browsing: 4, filling: 0, buying: 0, pause: Duration::from_millis(5) };
+/// Pause of a slow client between two bytes.
+const DRIP: Duration = Duration::from_millis(500);
+/// Fragments of a bomb, each of which has the next one in it twice.
+const FRAGMENTS: usize = 24;
+/// Clients that throw bombs.
+const BOMBERS: usize = 4;
+
+async fn open(dir: &tempfile::TempDir) -> Instances {
+    let store = format!("embedded:{}", dir.path().join("data").display());
+    Instances::open(Setting::of(&store), 1).await
+}
+
+/// Visitors alone, and beside an attack.
+async fn beside<T>(
+    instances: &Instances,
+    attack: impl AsyncFnOnce() -> T,
+) -> (Stretch, Stretch, T) {
+    let load = Load::start(instances.front(), VISITORS, "", crate::support::seed());
+    tokio::time::sleep(stretch(0.5, 2.0)).await;
+    let began = Instant::now();
+    tokio::time::sleep(stretch(1.5, 20.0)).await;
+    let attacked = Instant::now();
+    let told = attack().await;
+    let over = Instant::now();
+    let record: &Record = &load.end().await.record;
+    (record.between(began, attacked), record.between(attacked, over), told)
+}
+
+fn print(name: &str, before: &Stretch, during: &Stretch, more: &str) {
+    let p99 = |stretch: &Stretch| stretch.percentile(Kind::Browse, 99);
+    println!(
+        "{name}: visitors {:.0} → {:.0} answers/s, p99 {} → {} ({:.2} ×), errors {}; {more}",
+        before.per_second(),
+        during.per_second(),
+        millis(p99(before)),
+        millis(p99(during)),
+        p99(during).as_secs_f64() / p99(before).as_secs_f64(),
+        during.errors_in_words(),
+    );
+}
+
+/// A request of a few hundred bytes for millions of fields.
+fn bomb_request(number: usize) -> String {
+    let query = format!("query Bomb{number} {{ ...F0 }} {}", bomb(FRAGMENTS));
+    let body = json!({ "query": query }).to_string();
+    format!(
+        "POST /graphql HTTP/1.1\r\nhost: shop\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fragment_bombs_do_not_go_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let instances = open(&dir).await;
+    let address: std::net::SocketAddr =
+        instances.server(0).base.trim_start_matches("http://").parse().unwrap();
+    let memory = instances.server(0).memory();
+    let time = stretch(1.5, 20.0);
+    let throw = async |bomber: usize| {
+        let mut connection = Connection::open(address).await.unwrap();
+        let (mut times, began) = (Vec::new(), Instant::now());
+        while began.elapsed() < time {
+            // Every one is new to the server.
+            let request = bomb_request(times.len() * BOMBERS + bomber);
+            let sent = Instant::now();
+            let (_, body) = connection.send(request.as_bytes()).await.unwrap();
+            times.push(sent.elapsed());
+            let told = String::from_utf8_lossy(body);
+            assert!(told.contains("QUERY_TOO_COMPLEX"), "{told}");
+        }
+        times
+    };
+    let (before, during, times) = beside(&instances, async || {
+        futures_util::future::join_all((0..BOMBERS).map(throw)).await.concat()
+    })
+    .await;
+    let more = format!(
+        "{} bombs, refused within {} (p99), {} at most; memory {} → {} MB",
+        times.len(),
+        millis(percentile(times.clone(), 99)),
+        millis(percentile(times.clone(), 100)),
+        memory >> 20,
+        instances.server(0).memory() >> 20,
+    );
+    print("fragment bombs", &before, &during, &more);
+    during.assert_no_errors(&["TIMEOUT"]);
+    assert!(during.good() > 0 && !times.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_clients_are_cut_off_and_hold_up_nobody() {
+    rlimit::increase_nofile_limit(u64::MAX).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let instances = open(&dir).await;
+    let address = instances.server(0).base.trim_start_matches("http://").to_owned();
+    let memory = instances.server(0).memory();
+    let head = "POST /graphql HTTP/1.1\r\nhost: shop\r\ncontent-type: application/json\r\n\
+                content-length: 100000\r\n\r\n{";
+    let crawl = async |_| {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let began = Instant::now();
+        let (mut read, mut write) = stream.split();
+        let drip = async {
+            while write.write_all(b" ").await.is_ok() {
+                tokio::time::sleep(DRIP).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let mut told = [0; 512];
+        let length = tokio::select! {
+            () = drip => 0,
+            read = read.read(&mut told) => read.unwrap_or(0),
+        };
+        (began.elapsed(), String::from_utf8_lossy(&told[..length]).into_owned())
+    };
+    let count = by_version(100, 2_000);
+    let (before, during, ends) =
+        beside(&instances, async || futures_util::future::join_all((0..count).map(crawl)).await)
+            .await;
+    let times: Vec<_> = ends.iter().map(|(time, _)| *time).collect();
+    let more = format!(
+        "{count} of them, cut off after {} at most; memory {} → {} MB",
+        millis(percentile(times, 100)),
+        memory >> 20,
+        instances.server(0).memory() >> 20,
+    );
+    print("slow bodies", &before, &during, &more);
+    during.assert_no_errors(&["TIMEOUT"]);
+    for (_, told) in ends {
+        assert!(told.starts_with("HTTP/1.1 504 "), "{told}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Ten times as many requests as the shop can answer.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::audit::{Books, Harm};
+use super::clients::{Crowd, Load, PAGE};
+use super::flood::{Flood, Flooded};
+use super::record::{Kind, Stretch, millis, percentile};
+use super::shop::{CATEGORY, Instances, PRODUCTS, Setting, ZONE};
+use super::{by_version, is_long, stretch};
+use crate::support::Random;
+
+/// Connections that bring the shop to its peak …
+const AT_PEAK: usize = 64;
+/// … and those of ten times as many clients: more than may be in work and wait.
+const TOO_MANY: usize = 2_500;
+/// In the short version few may wait, and so few are too many.
+const FEW: [&str; 4] = ["--max-in-work", "8", "--max-waiting", "32"];
+const TOO_MANY_FOR_FEW: usize = 150;
+/// How many times the peak is asked for.
+const TIMES: f64 = 10.0;
+const BUYERS: Crowd =
+    Crowd { browsing: 0, filling: 0, buying: 2, pause: Duration::from_millis(20) };
+
+/// The server on one core and its clients on the other, so that they do not take what is measured
+/// from each other; the long version only.
+struct Cores;
+
+impl Cores {
+    const SERVER: usize = 0;
+
+    fn divide() -> Option<Self> {
+        is_long().then(|| {
+            pin("1");
+            Self
+        })
+    }
+}
+
+impl Drop for Cores {
+    fn drop(&mut self) {
+        pin("0,1");
+    }
+}
+
+/// Puts all threads of this process on these cores.
+fn pin(cores: &str) {
+    let own = std::process::id().to_string();
+    let mut command = std::process::Command::new("taskset");
+    assert!(command.args(["-acp", cores, &own]).output().unwrap().status.success());
+}
+
+/// Pages that nobody asked for just before.
+fn pages() -> Vec<String> {
+    let mut random = Random(crate::support::seed());
+    let page = |_| {
+        let min = 100 + random.below(PRODUCTS * 3 / 4);
+        let price = json!({ "min": format!("{min}.{:02}", random.below(100)) });
+        let variables = json!({ "name": CATEGORY, "zone": ZONE, "price": price });
+        json!({ "query": PAGE, "variables": variables }).to_string()
+    };
+    (0..5_000).map(page).collect()
+}
+
+fn flood(instances: &Instances, connections: usize, rate: Option<f64>) -> Flood {
+    let address = instances.server(0).base.trim_start_matches("http://").parse().unwrap();
+    Flood { address, bodies: pages(), connections, rate }
+}
+
+/// Buyers for a time, perhaps beside a flood.
+async fn buy(
+    instances: &Instances,
+    books: &mut Books,
+    time: Duration,
+    flood: Option<Flood>,
+) -> (Stretch, Flooded, Harm) {
+    let load = Load::start(instances.front(), BUYERS, "FIRE-000", crate::support::seed());
+    let flood = flood.map(Flood::begin);
+    // The first requests make connections, caches and the queue.
+    tokio::time::sleep(time / 10).await;
+    let began = Instant::now();
+    tokio::time::sleep(time).await;
+    let over = Instant::now();
+    let flooded = match flood {
+        Some(flood) => tokio::task::spawn_blocking(|| flood.end()).await.unwrap(),
+        None => Flooded::default(),
+    };
+    let shared = load.end().await;
+    let purchases = std::mem::take(&mut *shared.purchases.lock().unwrap());
+    let harm = books.audit(&shared.front, &purchases).await;
+    (shared.record.between(began, over), flooded, harm)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn buyers_go_on_while_ten_times_too_many_browse() {
+    rlimit::increase_nofile_limit(u64::MAX).unwrap();
+    let cores = Cores::divide();
+    let dir = tempfile::tempdir().unwrap();
+    let store = format!("embedded:{}", dir.path().join("data").display());
+    let core = cores.as_ref().map(|_| Cores::SERVER);
+    let args = by_version(FEW.map(str::to_owned).to_vec(), Vec::new());
+    let instances = Instances::open(Setting { args, core, ..Setting::of(&store) }, 1).await;
+    let mut books = Books::default();
+
+    let peak = flood(&instances, by_version(8, AT_PEAK), None).begin();
+    tokio::time::sleep(stretch(1.0, 10.0)).await;
+    let peak = tokio::task::spawn_blocking(|| peak.end()).await.unwrap();
+    assert_eq!((peak.shed.len(), peak.other.len()), (0, 0), "{:?}", peak.other);
+    let (alone, _, harm) = buy(&instances, &mut books, stretch(1.0, 10.0), None).await;
+    assert_eq!(harm, Harm::default());
+
+    let rate = peak.good_per_second() * TIMES;
+    let flood = flood(&instances, by_version(TOO_MANY_FOR_FEW, TOO_MANY), Some(rate));
+    let before = instances.server(0).memory();
+    let (beside, flooded, harm) =
+        buy(&instances, &mut books, stretch(3.0, 60.0), Some(flood)).await;
+    let memory = (before, instances.server(0).peak_memory());
+
+    println!(
+        "peak {:.0} pages/s (p95 {}); asked for {:.0}/s: {:.0} good pages/s and {:.0} good answers/s to \
+         buyers, {} sent away (p95 {}), p95 of a page {}, others {:?}",
+        peak.good_per_second(),
+        millis(percentile(peak.good.clone(), 95)),
+        flooded.sent_per_second(),
+        flooded.good_per_second(),
+        beside.per_second(),
+        flooded.shed.len(),
+        millis(flooded.slow_shed()),
+        millis(percentile(flooded.good.clone(), 95)),
+        flooded.other,
+    );
+    println!(
+        "goodput {:.2} of the peak; checkouts: p95 {} alone ({}), {} beside ({}), {:.1} ×; errors of \
+         buyers: {}; {harm}; memory {} → {} MB at most",
+        (flooded.good_per_second() + beside.per_second()) / peak.good_per_second(),
+        millis(alone.percentile(Kind::Checkout, 95)),
+        alone.good_of(Kind::Checkout),
+        millis(beside.percentile(Kind::Checkout, 95)),
+        beside.good_of(Kind::Checkout),
+        beside.percentile(Kind::Checkout, 95).as_secs_f64()
+            / alone.percentile(Kind::Checkout, 95).as_secs_f64(),
+        beside.errors_in_words(),
+        memory.0 >> 20,
+        memory.1 >> 20,
+    );
+    assert_eq!(harm, Harm::default());
+    assert!(flooded.other.is_empty(), "{:?}", flooded.other);
+    assert!(!flooded.good.is_empty(), "some are answered");
+    assert!(beside.good_of(Kind::Checkout) > 0, "buyers buy");
+    beside.assert_no_errors(&["TIMEOUT"]);
+    assert!(!flooded.shed.is_empty(), "the rest is sent away");
+}
