@@ -6,8 +6,8 @@
 //!    finds it.
 //! 2. The units are reserved, under the id of the order.
 //! 3. It is recorded that all of them are: from here on it is an order, whoever writes it down.
-//! 4. The order is placed, with its lists and events; the cart is told; the stock may forget that
-//!    the units were reserved.
+//! 4. The cart is told, and the order is placed, its state last: where that is, all of it is. Then
+//!    the stock may forget that the units were reserved.
 //!
 //! Before the first step it is noted when to look whether the last was taken. Whoever looks finds
 //! one that was accepted, and takes the steps after that; or one that was not, and undoes it.
@@ -404,7 +404,8 @@ impl CheckoutService {
         self.inventory.release(&reservation, Standing::Unknown).await
     }
 
-    /// What an accepted checkout came to. Where nobody has written the order down, it is now.
+    /// What an accepted checkout came to. Where nobody has written the order down, or not all of it,
+    /// it is now.
     async fn outcome(self: &Arc<Self>, checkout: &Checkout) -> Result<Outcome, Error> {
         let order = match self.store.order(checkout.order.id).await? {
             Some(order) => order,
@@ -416,20 +417,22 @@ impl CheckoutService {
         Ok(Outcome::Order(Box::new(order)))
     }
 
-    /// Writes the order of an accepted checkout down, and tells the cart; answers whether that could
-    /// be told. To do it again changes nothing.
+    /// Tells the cart of an accepted checkout, and writes the order down; answers whether the cart
+    /// could be told. To do it again changes nothing.
     async fn place(&self, checkout: &Checkout) -> Result<bool, Error> {
         let order = &checkout.order;
-        self.store.place_order(order, &payment_due(order)).await?;
         let taken = order.lines.iter().map(|line| (line.product.clone(), line.units)).collect();
         let operation = cart_operation_id(order.id);
-        // A cart that cannot be reached does not undo an order; it is told when the checkout is due.
+        // Before the order is there, so that whoever finds it need not wonder whether the cart was
+        // told. A cart that cannot be reached does not undo an order; it is told when the checkout is
+        // due.
         let (owner, since) = (&checkout.owner, order.created_at);
         let told = self.carts.ordered(owner, operation, order.id, since, taken).await;
         let is_told = told.is_ok();
         if !is_told {
             tracing::warn!(order = %order.id, "a cart does not know yet that it was ordered");
         }
+        self.store.place_order(order, &payment_due(order)).await?;
         Ok(is_told)
     }
 

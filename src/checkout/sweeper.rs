@@ -188,6 +188,10 @@ impl CheckoutService {
                     CheckoutState::Accepted => {
                         self.complete(&checkout).await?;
                         self.counters.finished();
+                        // Whoever looked after its payment may have found no order yet.
+                        if self.clock.now() >= checkout.order.payment_due_at {
+                            self.mend(checkout.order.id, false).await?;
+                        }
                         Ok(Looked::Done)
                     }
                     CheckoutState::Refused(_) => Ok(Looked::Nothing),

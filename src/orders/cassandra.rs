@@ -186,10 +186,10 @@ impl OrderStore for CassandraStore {
             statements.place.to_json(order)?,
             order.created_at.micros() - before,
         );
-        // That it is due comes first: an order must not be there without ever being looked at.
-        self.add_due(payment_due).await?;
-        statements.place.run(values).await?;
-        statements.copy(order).await
+        // The state comes last. An order must not be there without ever being looked at; and whoever
+        // finds the state takes the lists to be whole.
+        tokio::try_join!(self.add_due(payment_due), statements.copy(order))?;
+        statements.place.run(values).await.map(drop)
     }
 
     async fn change_order(

@@ -85,8 +85,8 @@ pub trait OrderStore: Send + Sync {
     /// happened or never will without a change of the version.
     async fn settled_order(&self, id: Uuid) -> Result<Option<Order>, StoreError>;
 
-    /// Places an order: its state, its events, its place in every list, and that it is due when
-    /// its payment is. To do it again changes nothing, also if the order has changed since.
+    /// Places an order: its events, its place in every list, that it is due when its payment is, and
+    /// its state, which is not there before all the rest is. To do it again changes nothing, also if the order has changed since.
     async fn place_order(&self, order: &Order, payment_due: &Due) -> Result<(), StoreError>;
 
     /// Changes an order if it is still of the version of `before`, with its lists and events, and

@@ -215,6 +215,12 @@ impl Stage {
             if was_done && deed == Deed::Checkout {
                 assert_eq!(Some(&again), answer.as_ref().map(|answer| &answer["data"]));
             }
+            if deed == Deed::Checkout {
+                let order = again["checkout"]["order"]["id"].as_str().unwrap();
+                let now = seen(&http, &shopper.token).await;
+                let told: Vec<_> = now.orders.iter().map(|(id, _)| id.as_str()).collect();
+                assert_eq!((told, now.cart), (vec![order], 0), "{} {fault}", shopper.name);
+            }
         }
         let must = was_done || tries_again || !died;
         let whole = async {
