@@ -58,3 +58,4 @@ pub mod server;
 pub mod sessions;
 pub mod storage;
 pub mod telemetry;
+mod wakes;

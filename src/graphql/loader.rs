@@ -8,22 +8,19 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, poll_fn};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::oneshot;
-use tokio::task::coop;
 
 use super::events::Turn;
 use crate::error::Error;
 use crate::telemetry::OperationStats;
-
-/// How often in a row a request may go on by itself before other tasks have their turn.
-const MAX_OWN_TURNS: u32 = 256;
+use crate::wakes::{OwnTurns, OwnWakes};
 
 /// Reads many rows at once for a [`Loader`].
 #[async_trait]
@@ -193,64 +190,34 @@ impl Rounds {
     pub async fn drive<R: Future>(&self, request: R) -> R::Output {
         let mut request = pin!(request);
         let mut reading = FuturesUnordered::new();
-        let mut noticing: Option<(Arc<Noticing>, Waker)> = None;
+        let mut own = OwnWakes::default();
         poll_fn(|context| {
-            let (notes, waker) = match noticing.take() {
-                Some(there) if there.0.task.will_wake(context.waker()) => noticing.insert(there),
-                _ => {
-                    let notes = Arc::new(Noticing::of(context.waker().clone()));
-                    noticing.insert((notes.clone(), notes.into()))
-                }
-            };
-            let mut own_turns = 0;
+            let (wakes, waker) = own.of(context);
+            let mut turns = OwnTurns::default();
             loop {
-                notes.is_woken.store(false, Ordering::Relaxed);
+                wakes.begin();
                 if let Poll::Ready(output) = request.as_mut().poll(&mut Context::from_waker(waker))
                 {
                     return Poll::Ready(output);
                 }
-                if notes.is_woken.load(Ordering::Relaxed) {
-                    // It can go on by itself: at once, or after others have had their turn.
-                    own_turns += 1;
-                    if own_turns < MAX_OWN_TURNS && coop::has_budget_remaining() {
-                        continue;
+                // The executor does not run all objects of a long list at once, but some and then, after
+                // a word to its task, others: not all keys of the round are known before it is silent.
+                if !wakes.is_woken() {
+                    reading.extend(std::mem::take(&mut *lock(&self.waiting)));
+                    match reading.poll_next_unpin(context) {
+                        // A round has been read: resolvers can go on.
+                        Poll::Ready(Some(())) => continue,
+                        Poll::Ready(None) | Poll::Pending if wakes.end() => return Poll::Pending,
+                        Poll::Ready(None) | Poll::Pending => {}
                     }
-                    return Poll::Pending;
                 }
-                reading.extend(std::mem::take(&mut *lock(&self.waiting)));
-                match reading.poll_next_unpin(context) {
-                    // A round has been read: resolvers can go on.
-                    Poll::Ready(Some(())) => {}
-                    Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+                if !turns.may_go_on(context) {
+                    wakes.end();
+                    return Poll::Pending;
                 }
             }
         })
         .await
-    }
-}
-
-/// Notices that a request woke itself while it ran. The executor does not run all objects of a long
-/// list at once, but some and then, after a word to its task, others: not all keys of the round are
-/// known before it is silent.
-struct Noticing {
-    task: Waker,
-    is_woken: AtomicBool,
-}
-
-impl Noticing {
-    fn of(task: Waker) -> Self {
-        Self { task, is_woken: AtomicBool::new(false) }
-    }
-}
-
-impl Wake for Noticing {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.is_woken.store(true, Ordering::Relaxed);
-        self.task.wake_by_ref();
     }
 }
 

@@ -22,6 +22,7 @@ use super::connection::{Phase, Phases, Timed};
 use super::seats::{Full, Seat, Seats};
 use crate::app::App;
 use crate::config::ConnectionLimits;
+use crate::wakes::at_once;
 
 /// Bytes of a request's head.
 const HEAD_BYTES: usize = 32 << 10;
@@ -163,7 +164,9 @@ impl Door {
             patience: Arc::default(),
         };
         let io = TokioIo::new(Timed::new(stream, phases, &self.app.config.limits.connections));
-        tokio::spawn(attend(self.builder.clone(), io, handler, self.graceful.watcher(), seat));
+        // A request that asks for its body wakes its own connection.
+        let watcher = self.graceful.watcher();
+        tokio::spawn(at_once(attend(self.builder.clone(), io, handler, watcher, seat)));
         true
     }
 

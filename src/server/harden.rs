@@ -28,10 +28,9 @@ const DEFAULTS: [(HeaderName, &str); 7] = [
 ];
 
 /// Adds the headers that an answer lacks.
-pub(super) async fn harden(mut response: Response) -> Response {
+pub(super) fn harden(response: &mut Response) {
     let headers = response.headers_mut();
     for (name, value) in DEFAULTS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
-    response
 }

@@ -29,7 +29,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::{Next, from_fn_with_state, map_response};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
@@ -48,9 +48,12 @@ use crate::app::App;
 
 /// All routes of the server.
 pub fn router(app: Arc<App>) -> Router {
-    let graphql = get(pipeline::get).post(pipeline::post);
+    let mut graphql = get(pipeline::get).post(pipeline::post);
+    if !app.config.origins.is_empty() {
+        graphql = graphql.layer(from_fn_with_state(app.clone(), cors::share));
+    }
     Router::new()
-        .route("/graphql", graphql.layer(from_fn_with_state(app.clone(), cors::share)))
+        .route("/graphql", graphql)
         .route("/graphiql/{*path}", get(graphiql::asset))
         .route("/schema.graphql", get(schema))
         .route("/health/live", get(health::live))
@@ -58,13 +61,14 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/metrics", get(metrics))
         .route("/images/{file}", get(images::image))
         .route("/hooks/payment", post(payment::hook))
-        .layer(from_fn_with_state(app.clone(), measure))
-        .layer(map_response(harden::harden))
+        // One layer for what every request needs: each is polled as often as a request is.
+        .layer(from_fn_with_state(app.clone(), attend))
         .with_state(app)
 }
 
-/// Counts and times every request by its route, which is one of the few above.
-async fn measure(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// Counts and times every request by its route, which is one of the few above, and gives its answer
+/// the headers that all have.
+async fn attend(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let route = match request.extensions().get::<MatchedPath>().map(MatchedPath::as_str) {
         Some("/graphql") => "/graphql",
@@ -76,8 +80,9 @@ async fn measure(State(app): State<Arc<App>>, request: Request, next: Next) -> R
         None => "unknown",
     };
     let in_work = InWork::enter(&app);
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
     drop(in_work);
+    harden::harden(&mut response);
     app.metrics.http_request(route, response.status().as_u16(), started);
     response
 }
