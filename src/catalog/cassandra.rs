@@ -482,6 +482,10 @@ impl CatalogStore for CassandraStore {
         Box::pin(self.catalog.categories.map(name, self.catalog.rows.listed(name))).await
     }
 
+    async fn page_map(&self, name: &str) -> Result<Option<CategoryMap>, StoreError> {
+        Box::pin(self.catalog.categories.page_map(name, self.catalog.rows.listed(name))).await
+    }
+
     fn rows_always_agree(&self) -> bool {
         false
     }

@@ -146,7 +146,7 @@ impl CatalogService {
     }
 
     async fn map(&self, category: &str) -> Result<Arc<Option<CategoryMap>>, Error> {
-        let read = || async { Ok(self.store.category_map(category).await?) };
+        let read = || async { Ok(self.store.page_map(category).await?) };
         self.caches.maps.get(category, MapKey, read).await
     }
 

@@ -82,6 +82,12 @@ pub trait CatalogStore: Send + Sync {
     /// of this name.
     async fn category_map(&self, name: &str) -> Result<Option<CategoryMap>, StoreError>;
 
+    /// What has to be known of a category to read a page of it: how it is laid out and, where it has
+    /// several hash buckets, its price buckets. The rest may be left out.
+    async fn page_map(&self, name: &str) -> Result<Option<CategoryMap>, StoreError> {
+        self.category_map(name).await
+    }
+
     /// Whether a product and its rows change as one, so that rows never have to be compared with
     /// their products.
     fn rows_always_agree(&self) -> bool;

@@ -186,10 +186,35 @@ impl CategoryStatements {
         name: &str,
         listed: impl Future<Output = Result<Vec<i64>, StoreError>>,
     ) -> Result<Option<CategoryMap>, StoreError> {
+        let (layout, product_count, buckets) = tokio::try_join!(
+            self.layout_row(name),
+            self.product_count(name),
+            self.buckets(name, listed)
+        )?;
+        Ok(layout.map(|(_, layout)| CategoryMap { layout, product_count, buckets }))
+    }
+
+    /// The same as far as a page needs it: one with a single hash bucket is read from that, wherever
+    /// its price buckets are, and no page asks how many products there are.
+    pub(super) async fn page_map(
+        &self,
+        name: &str,
+        listed: impl Future<Output = Result<Vec<i64>, StoreError>>,
+    ) -> Result<Option<CategoryMap>, StoreError> {
+        let Some((_, layout)) = self.layout_row(name).await? else { return Ok(None) };
+        let is_small = layout.hash.level == 0;
+        let buckets = if is_small { Vec::new() } else { self.buckets(name, listed).await? };
+        Ok(Some(CategoryMap { layout, product_count: 0, buckets }))
+    }
+
+    /// The buckets of a category with about how many rows each has, in order.
+    async fn buckets(
+        &self,
+        name: &str,
+        listed: impl Future<Output = Result<Vec<i64>, StoreError>>,
+    ) -> Result<Vec<(Bucket, u64)>, StoreError> {
         let rows = self.rows.rows::<(String, i64, Option<Counter>)>((name,));
-        let (layout, product_count, listed, counts) =
-            tokio::try_join!(self.layout_row(name), self.product_count(name), listed, rows)?;
-        let Some((_, layout)) = layout else { return Ok(None) };
+        let (listed, counts) = tokio::try_join!(listed, rows)?;
         let mut buckets: BTreeMap<Bucket, u64> =
             listed.into_iter().map(|number| (Bucket { model: Model::Price, number }, 0)).collect();
         for (model, number, count) in counts {
@@ -203,7 +228,7 @@ impl CategoryStatements {
                 buckets.insert(bucket, rows);
             }
         }
-        Ok(Some(CategoryMap { layout, product_count, buckets: buckets.into_iter().collect() }))
+        Ok(buckets.into_iter().collect())
     }
 
     /// Adds to the counts of products and rows.

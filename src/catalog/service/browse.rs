@@ -26,6 +26,10 @@ pub struct PageReads {
 /// The read model that needs fewer partitions for `wanted` rows of a span.
 pub(super) fn plan(map: &CategoryMap, span: &Span, descending: bool, wanted: usize) -> Model {
     let by_hash = 1_usize << map.layout.hash.level;
+    if by_hash == 1 {
+        // Nothing is fewer, and no price bucket has to be known.
+        return Model::Hash;
+    }
     if map.price_buckets().nth(MAX_PRICE_BUCKETS).is_some() {
         // Prices as far apart as these make a list that is not worth reading.
         return Model::Hash;

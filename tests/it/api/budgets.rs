@@ -66,9 +66,9 @@ const PAGE: u64 = 24;
 /// Buckets of the category that a page is read from: three at the most at any size, one in a small
 /// category.
 const PAGE_BUCKETS: u64 = 1;
-/// What is read on Cassandra to find the buckets: the count of the category for `category`, then for
-/// the map its layout, its count once more, the list of its price buckets and the rows of each bucket.
-const PAGE_MAP: u64 = 5;
+/// What is read on Cassandra to find the buckets: the count of the category for `category`, and its
+/// layout. (One with several hash buckets also needs the list of its price buckets and their rows.)
+const PAGE_MAP: u64 = 2;
 /// The products of a page on Cassandra, which its rows are compared with, and the one that tells
 /// whether there is a next page.
 const PAGE_CARDS: u64 = PAGE + 1;
