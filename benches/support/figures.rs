@@ -82,9 +82,16 @@ impl FromStr for Load {
 pub(super) struct Round {
     pub(super) load: Load,
     pub(super) cpu: Duration,
+    /// What the cluster spent meanwhile; nothing if there is none on this machine.
+    pub(super) database: Duration,
 }
 
 impl Round {
+    /// CPU time of the cluster for each.
+    pub(super) fn database_micros(&self) -> f64 {
+        self.database.as_secs_f64() * 1e6 / float(self.load.done.max(1))
+    }
+
     /// How many a second.
     pub(super) fn per_second(&self) -> f64 {
         self.load.per_second()

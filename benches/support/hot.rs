@@ -143,7 +143,7 @@ async fn while_busy<T>(
     pages: &[Known],
     work: impl AsyncFnOnce(&mut Stand) -> Result<T>,
 ) -> Result<(Seen, T)> {
-    let cpu = stand.worker.cpu()?;
+    let before = stand.worker.spent()?;
     let address = stand.cached()?;
     let is_over = Cell::new(false);
     let started = Instant::now();
@@ -185,6 +185,6 @@ async fn while_busy<T>(
     let errors = seen.iter().map(|(_, errors, _)| errors).sum();
     let first_error = seen.iter().find_map(|(_, _, error)| error.clone());
     let times = seen.into_iter().flat_map(|(times, _, _)| times).collect();
-    let cpu = stand.worker.cpu()?.saturating_sub(cpu);
+    let cpu = stand.worker.spent()?.since(before).cpu;
     Ok((Seen { load: Load::new(elapsed, times), errors, first_error, cpu }, done))
 }

@@ -11,9 +11,9 @@ use super::requests::Requests;
 use super::worker::Worker;
 
 /// Bad answers on a connection in a round; with more of them a round tells nothing.
-const MAY_FAIL: u64 = 1_000;
+pub(super) const MAY_FAIL: u64 = 1_000;
 /// How long it is waited after a round: what is done after an answer is part of what it takes.
-const REST: Duration = Duration::from_millis(200);
+pub(super) const REST: Duration = Duration::from_millis(200);
 /// How long a worker may take to count.
 const COUNT_WITHIN: Duration = Duration::from_secs(10);
 
@@ -67,17 +67,17 @@ impl Lane {
         (time, counts): (Duration, bool),
     ) -> Result<()> {
         let before = calls(worker).await?;
-        let cpu = worker.cpu()?;
+        let spent = worker.spent()?;
         let (busy, until) = ((self.busy, MAY_FAIL), Until::Time(time));
         let seen = http::load_apart(&mut self.connections, &self.requests, busy, until).await;
         let seen = seen.map_err(|error| format!("{}: {error}", self.variant.name))?;
         tokio::time::sleep(REST).await;
-        let cpu = worker.cpu()?.saturating_sub(cpu);
+        let spent = worker.spent()?.since(spent);
         self.memory = worker.memory()?;
         let calls = calls(worker).await? - before;
         if counts {
             self.calls.push(calls / float(seen.load.done.max(1)));
-            self.variant.rounds.push(Round { load: seen.load, cpu });
+            self.variant.rounds.push(spent.on(seen.load));
             self.parts.push(seen.parts);
             self.failed += seen.failed;
             self.first_failure = self.first_failure.take().or(seen.first_failure);

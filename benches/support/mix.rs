@@ -8,7 +8,7 @@ use std::time::Duration;
 use vitrina::demo::DEFAULT_PRODUCTS;
 use vitrina::server::Role as ViewerRole;
 
-use super::carts::{self, guests};
+use super::carts::{self, VISITORS, guests};
 use super::checkout::{BUY_ANSWER, CARTS_A_SECOND, PAGE_ANSWER, buy_body, page_body};
 use super::checkout_worker::buyer;
 use super::figures::Variant;
@@ -19,7 +19,8 @@ use super::mixed_worker::{
     BARE_ADD, BARE_CARD, BARE_CHECKOUT, BARE_HISTORY, BARE_PAGE, BARE_STOCKED, regular,
 };
 use super::requests::{Kind, Requests};
-use super::roles::{SHOP, token};
+use super::rival::{Rival, RivalLane};
+use super::roles::{SHOP, secret, token};
 use super::stand::time_for;
 use super::window::{ZONE, card_bodies, card_requests, page_bodies, page_requests};
 use super::worker::{Role, Worker, folder, schedule};
@@ -73,6 +74,8 @@ pub(super) struct Row {
     pub(super) is_bare: bool,
     /// The loop that runs the statements of the same reads.
     pub(super) driver: Option<Driver>,
+    /// The same load on a server of another make.
+    pub(super) rival: Option<RivalLane>,
     /// Carts that are filled before each second of a round.
     carts_a_second: u128,
 }
@@ -130,6 +133,7 @@ impl Drivers {
 }
 
 /// What is asked for, ready to be made into requests.
+#[derive(Clone)]
 struct Shoppers {
     cards: Vec<String>,
     stocked: Vec<String>,
@@ -174,6 +178,7 @@ fn buyers(carts: std::ops::Range<u64>) -> Result<Vec<(String, String)>> {
 struct Stage<'a> {
     worker: Worker,
     drivers: Option<Drivers>,
+    rival: Option<(Rival, Shoppers)>,
     bare: SocketAddr,
     shoppers: Shoppers,
     settings: &'a Settings,
@@ -211,8 +216,18 @@ impl<'a> Stage<'a> {
             None
         };
         let bare = (Ipv4Addr::LOCALHOST, bare).into();
+        let rival = match Rival::start(store, &secret(), folder)? {
+            // Its cursors and those of its guests' sessions are others.
+            Some(rival) => {
+                let pages = page_bodies(rival.address(false)).await?;
+                let guest = |number| token(&format!("rival-{number}"), ViewerRole::Customer);
+                let guests = (0..VISITORS).map(guest).collect::<Result<_>>()?;
+                Some((rival, Shoppers { pages, guests, ..shoppers.clone() }))
+            }
+            None => None,
+        };
         let (rows, next_cart) = (Vec::new(), 1);
-        Ok(Self { worker, drivers, bare, shoppers, settings, rows, next_cart })
+        Ok(Self { worker, drivers, rival, bare, shoppers, settings, rows, next_cart })
     }
 
     /// A row of bare handlers; its place.
@@ -234,7 +249,23 @@ impl<'a> Stage<'a> {
         let lane = Lane::open(Variant::new(name, base), address, requests, (all, all)).await?;
         let reads = reads.filter(|_| self.drivers.is_some());
         let driver = reads.map(|reads| Driver::new(reads, place));
-        self.rows.push(Row { lane, is_bare: base == place, driver, carts_a_second });
+        let is_bare = base == place;
+        self.rows.push(Row { lane, is_bare, driver, rival: None, carts_a_second });
+        Ok(())
+    }
+
+    /// A server of another make beside the last row, where there is one that can do the same.
+    async fn add_rival(&mut self, part: usize, keeps: bool) -> Result<()> {
+        let Some((rival, shoppers)) = &self.rival else { return Ok(()) };
+        let place = self.rows.len() - 1;
+        if PARTS[part].0 != "checkout"
+            && let Some(row) = self.rows.last_mut()
+        {
+            let requests = shoppers.requests(part, SHOP, "rival")?;
+            let (name, all) = (row.lane.variant.name.clone(), self.settings.connections);
+            let address = rival.address(keeps);
+            row.rival = Some(RivalLane::open((&name, place), address, requests, all).await?);
+        }
         Ok(())
     }
 
@@ -251,10 +282,12 @@ impl<'a> Stage<'a> {
             let carts = if name == "checkout" { CARTS_A_SECOND } else { 0 };
             let named = (name.to_owned(), base);
             self.add(named, (cached, requests), (reads[part], carts)).await?;
+            self.add_rival(part, true).await?;
             if part == 1 || part == 2 {
                 let requests = self.shoppers.requests(part, SHOP, "")?;
                 let named = (format!("{name}, nothing cached"), base);
                 self.add(named, (plain, requests), (reads[part], 0)).await?;
+                self.add_rival(part, false).await?;
             }
         }
         for (name, parts, carts) in
@@ -283,6 +316,9 @@ impl<'a> Stage<'a> {
                 row.lane.requests.renew(&buyers(carts)?, SHOP);
             }
             row.lane.round(&mut self.worker, (time, counts)).await?;
+            if let (Some(lane), Some((rival, _))) = (&mut row.rival, &self.rival) {
+                lane.round(rival, (time, counts)).await?;
+            }
         }
         Ok(())
     }
@@ -301,5 +337,6 @@ pub(crate) async fn run(store: &str, settings: &Settings) -> Result<()> {
     for round in schedule(settings) {
         stage.round(round).await?;
     }
-    print(store, settings, &stage.rows)
+    let knows_database = stage.worker.knows_database();
+    print(store, settings, (&stage.rows, knows_database))
 }

@@ -11,13 +11,20 @@ use super::{Result, Settings};
 const BROWSING_TARGET: f64 = 0.6;
 
 /// Prints what was measured, and plots it if told where.
-pub(super) fn print(store: &str, settings: &Settings, rows: &[Row]) -> Result<()> {
+pub(super) fn print(
+    store: &str,
+    settings: &Settings,
+    (rows, knows_database): (&[Row], bool),
+) -> Result<()> {
     let load = settings.describe(settings.connections);
     let what = format!("{}, demo shop of 2,000 products", kind(store));
-    print_rows(&format!("{what}: what shoppers do ({load})"), rows);
+    print_rows(&format!("{what}: what shoppers do ({load})"), rows, knows_database);
     print_bases(&format!("{what}: what it is beside"), rows);
     print_parts(&format!("{what}: inside the mix"), rows);
     print_target(&format!("{what}: browsing"), rows);
+    if rows.iter().any(|row| row.rival.is_some()) {
+        print_rivals(&format!("{what}: beside a server of another make ({load})"), rows);
+    }
     for row in rows {
         if let Some(failure) = &row.lane.first_failure {
             println!("The first failure of «{}»: {failure}\n", row.lane.variant.name);
@@ -31,10 +38,11 @@ fn columns(more: &[&str]) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-fn print_rows(heading: &str, rows: &[Row]) {
+fn print_rows(heading: &str, rows: &[Row], knows_database: bool) {
     let has_drivers = rows.iter().any(|row| row.driver.is_some());
     let mut more = vec!["failed", "memory MB", "store calls/request", "CPU / bare handler"];
     more.extend(has_drivers.then_some("CPU / driver alone"));
+    more.extend(knows_database.then_some("database CPU µs/request"));
     let mut table = vec![columns(&more)];
     for row in rows.iter().filter(|row| !row.is_bare) {
         let variant = &row.lane.variant;
@@ -51,6 +59,9 @@ fn print_rows(heading: &str, rows: &[Row]) {
                 .as_ref()
                 .map(|driver| ratios(variant, &driver.variant, Round::cpu_micros).to_string());
             line.push(beside.unwrap_or_else(|| "–".to_owned()));
+        }
+        if knows_database {
+            line.push(format!("{:.0}", variant.median(Round::database_micros)));
         }
         table.push(line);
     }
@@ -95,6 +106,35 @@ fn print_parts(heading: &str, rows: &[Row]) {
             format!("{:.2}", figure(Load::p99)),
             beside.map_or_else(String::new, |ratios| ratios.to_string()),
         ]);
+    }
+    print_markdown(heading, &table);
+}
+
+/// What a server of another make needs for the same, and how much less Vitrina does.
+fn print_rivals(heading: &str, rows: &[Row]) {
+    let names = [
+        "",
+        "CPU µs/request: Vitrina",
+        "Mercurius",
+        "Vitrina / Mercurius",
+        "database CPU µs/request: Vitrina",
+        "Mercurius",
+        "Vitrina / Mercurius",
+        "requests/s: Vitrina",
+        "Mercurius",
+    ];
+    let mut table = vec![names.map(str::to_owned).to_vec()];
+    for row in rows {
+        let (Some(rival), own) = (&row.rival, &row.lane.variant) else { continue };
+        let mut line = vec![own.name.clone()];
+        for figure in [Round::cpu_micros as fn(&Round) -> f64, Round::database_micros] {
+            line.push(format!("{:.0}", own.median(figure)));
+            line.push(format!("{:.0}", rival.variant.median(figure)));
+            line.push(ratios(own, &rival.variant, figure).to_string());
+        }
+        line.push(thousands(own.median(Round::per_second)));
+        line.push(thousands(rival.variant.median(Round::per_second)));
+        table.push(line);
     }
     print_markdown(heading, &table);
 }

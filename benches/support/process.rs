@@ -36,6 +36,19 @@ pub(super) fn vitrina(arguments: &[&str]) -> Command {
     command
 }
 
+/// CPU time of all threads of a process so far.
+pub(super) fn cpu_of(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name in parentheses may hold anything; what follows it is numbers.
+    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    let fields: Vec<&str> = fields.split(' ').collect();
+    let mut ticks = 0;
+    for index in TIMES {
+        ticks += fields.get(index).ok_or("/proc/PID/stat is too short")?.parse::<u64>()?;
+    }
+    Ok(Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND))
+}
+
 /// A process that is killed when this is dropped.
 pub(super) struct Process {
     child: Child,
@@ -51,17 +64,17 @@ impl Process {
         Ok(Self { child, log: log.to_owned() })
     }
 
+    /// The same for one that says something, and ends when it is not listened to any more.
+    pub(super) fn start_talking(command: &mut Command, log: &Path) -> Result<Self> {
+        let out = File::create(log)?;
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = command.stderr(Stdio::from(out)).spawn()?;
+        Ok(Self { child, log: log.to_owned() })
+    }
+
     /// CPU time of all its threads so far, those that have ended included.
     pub(super) fn cpu(&self) -> Result<Duration> {
-        let stat = self.proc_file("stat")?;
-        // The name in parentheses may hold anything; what follows it is numbers.
-        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
-        let fields: Vec<&str> = fields.split(' ').collect();
-        let mut ticks = 0;
-        for index in TIMES {
-            ticks += fields.get(index).ok_or("/proc/PID/stat is too short")?.parse::<u64>()?;
-        }
-        Ok(Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND))
+        cpu_of(self.child.id())
     }
 
     /// A figure of its memory in bytes, by its name in `/proc/PID/status`; `None` once it is gone.
@@ -73,6 +86,11 @@ impl Process {
 
     fn proc_file(&self, name: &str) -> std::io::Result<String> {
         fs::read_to_string(format!("/proc/{}/{name}", self.child.id()))
+    }
+
+    /// What it says on standard output, if it was started with [`Process::start_talking`].
+    pub(super) fn output(&mut self) -> Option<std::process::ChildStdout> {
+        self.child.stdout.take()
     }
 
     /// Whether it has ended.

@@ -140,9 +140,14 @@ pub(super) fn config(cache: CacheConfig) -> Result<Config> {
     })
 }
 
+/// What tokens are signed with.
+pub(super) fn secret() -> String {
+    "x".repeat(MIN_SECRET_BYTES)
+}
+
 /// Whose tokens a worker's shop takes.
 pub(super) fn auth() -> Result<AuthConfig> {
-    Ok(AuthConfig::new(Secret::new("x".repeat(MIN_SECRET_BYTES)))?)
+    Ok(AuthConfig::new(Secret::new(secret()))?)
 }
 
 /// The token that such a shop takes from somebody.

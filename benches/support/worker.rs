@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 
 use super::connection::Connection;
 use super::control::Control;
+use super::database::{Database, Spent};
 use super::figures::{Load, Round};
 use super::http::{self, Until};
 use super::process::{Process, command};
@@ -81,6 +82,7 @@ const WARM_UP: Duration = Duration::from_secs(1);
 /// A running worker.
 pub(super) struct Worker {
     process: Process,
+    database: Database,
     control: Control,
     /// What it said when it was ready: ports.
     greeting: Vec<u16>,
@@ -113,7 +115,9 @@ impl Worker {
             Ok::<_, super::Error>((control, ports.collect::<std::result::Result<Vec<u16>, _>>()?))
         };
         match tokio::time::timeout(READY_WITHIN, ready).await.unwrap_or_else(|e| Err(e.into())) {
-            Ok((control, greeting)) => Ok(Self { process, control, greeting }),
+            Ok((control, greeting)) => {
+                Ok(Self { process, database: Database::of(store), control, greeting })
+            }
             Err(error) => {
                 let words = process.last_words();
                 Err(format!("the worker {}: {error}; its log: {words}", role.name()).into())
@@ -134,9 +138,9 @@ impl Worker {
         requests: &Requests,
         time: Duration,
     ) -> Result<Round> {
-        let before = self.process.cpu()?;
+        let before = self.spent()?;
         let load = http::load(connections, requests, Until::Time(time)).await?;
-        Ok(Round { load, cpu: self.process.cpu()?.saturating_sub(before) })
+        Ok(self.spent()?.since(before).on(load))
     }
 
     /// Measures a round of what it does by itself, with so many executions under way at once.
@@ -146,9 +150,9 @@ impl Worker {
 
     /// Measures a round of what it does by itself when it is given an order that takes so long.
     pub(super) async fn measured(&mut self, order: &str, time: Duration) -> Result<Round> {
-        let before = self.process.cpu()?;
+        let before = self.spent()?;
         let load: Load = self.order(order, time + REPORT_WITHIN).await?.parse()?;
-        Ok(Round { load, cpu: self.process.cpu()?.saturating_sub(before) })
+        Ok(self.spent()?.since(before).on(load))
     }
 
     /// Gives it an order; its report.
@@ -161,9 +165,14 @@ impl Worker {
         })
     }
 
-    /// CPU time it has spent so far.
-    pub(super) fn cpu(&self) -> Result<Duration> {
-        self.process.cpu()
+    /// CPU time that it and the cluster have spent so far.
+    pub(super) fn spent(&self) -> Result<Spent> {
+        Ok(Spent { cpu: self.process.cpu()?, database: self.database.cpu() })
+    }
+
+    /// Whether that of the cluster is known.
+    pub(super) fn knows_database(&self) -> bool {
+        self.database.is_known()
     }
 
     /// Memory that it has now, in bytes.
