@@ -5,7 +5,7 @@
 # Every tool the scripts know, in the order in which they are reported. One that another one is
 # installed with comes before it.
 # shellcheck disable=SC2034 # used by the scripts that source this file
-ALL_TOOLS=(java mvn redis-server node npm chromium python schemathesis)
+ALL_TOOLS=(java mvn redis-server node npm chromium python schemathesis cargo-deny)
 
 # Where downloads are kept, for all clones of a user.
 readonly cache_dir=${VITRINA_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/vitrina}
@@ -18,6 +18,9 @@ PYTHON_VERSION=3.11
 # Every version that schemathesis is installed with.
 schemathesis_versions=$(dirname -- "${BASH_SOURCE[0]}")/schemathesis.txt
 
+# The version of cargo-deny that is compiled where there is none; deny.toml is written for it.
+CARGO_DENY_VERSION=0.20.2
+
 # Debian's and Ubuntu's packages of a tool; none for one that is installed by ourselves.
 tool_package() {
     case $1 in
@@ -28,7 +31,7 @@ tool_package() {
         npm) echo npm ;;
         chromium) echo chromium ;;
         python) echo python3-venv ;;
-        schemathesis) ;;
+        schemathesis | cargo-deny) ;;
         *) return 1 ;;
     esac
 }
@@ -44,6 +47,7 @@ tool_purpose() {
         chromium) echo "the browser that tests the GraphiQL page" ;;
         python) echo "Python $PYTHON_VERSION or newer with venv, runs schemathesis" ;;
         schemathesis) echo "makes up requests from the schema" ;;
+        cargo-deny) echo "looks through the dependencies" ;;
     esac
 }
 
@@ -59,7 +63,7 @@ tool_command() {
     done
     ((${#packages[@]} == 0)) || echo "sudo apt-get update && sudo apt-get install -y ${packages[*]}"
     for tool in "$@"; do
-        [[ $tool != schemathesis ]] || echo "scripts/install-tools schemathesis"
+        [[ $tool != schemathesis && $tool != cargo-deny ]] || echo "scripts/install-tools $tool"
     done
 }
 
@@ -71,6 +75,7 @@ find_tool() {
         chromium) find_chromium ;;
         python) find_python ;;
         schemathesis) find_schemathesis ;;
+        cargo-deny) find_cargo_deny ;;
         *) command -v "$1" ;;
     esac
 }
@@ -153,6 +158,28 @@ install_schemathesis() {
             exit 0
         rm -rf "$folder"
         exit 1
+    ) 9<"$cache_dir" >&2
+}
+
+# The folder has the version in its name, so that it never holds another.
+cargo_deny_folder() { echo "$cache_dir/cargo-deny-$CARGO_DENY_VERSION"; }
+
+# One's own first, whatever its version.
+find_cargo_deny() {
+    local path
+    path=$(command -v cargo-deny) || path=$(cargo_deny_folder)/bin/cargo-deny
+    [[ -x $path ]] && "$path" --version >/dev/null 2>&1 && echo "$path"
+}
+
+# Compiles cargo-deny without optimisation, which takes a minute, into a folder of its own.
+install_cargo_deny() {
+    command -v cargo >/dev/null || return 1
+    mkdir -p "$cache_dir"
+    (
+        flock 9
+        ! find_cargo_deny >/dev/null || exit 0
+        cargo install --quiet --locked --debug --root "$(cargo_deny_folder)" \
+            "cargo-deny@$CARGO_DENY_VERSION"
     ) 9<"$cache_dir" >&2
 }
 
