@@ -217,7 +217,7 @@ impl<'a> Stage<'a> {
         };
         let bare = (Ipv4Addr::LOCALHOST, bare).into();
         let rival = match Rival::start(store, &secret(), folder)? {
-            // Its cursors and those of its guests' sessions are others.
+            // Its cursors are others, and it knows customers only.
             Some(rival) => {
                 let pages = page_bodies(rival.address(false)).await?;
                 let guest = |number| token(&format!("rival-{number}"), ViewerRole::Customer);

@@ -23,6 +23,7 @@ use vitrina::product_id::ProductId;
 use vitrina::storage::StoreError;
 use vitrina::telemetry::Metrics;
 
+use crate::support::gate::forwarded;
 use crate::support::stores::TestStore;
 use crate::support::{Random, seed};
 
@@ -551,8 +552,16 @@ struct Slow {
     goes_on: Notify,
 }
 
-#[async_trait]
-impl InventoryStore for Slow {
+forwarded!(InventoryStore for Slow by store {
+    fn stock_zones(a: &ProductId) -> Vec<GeoZone>;
+    fn stock_row(a: &StockKey) -> Option<StockRow>;
+    fn stock_turn(a: &StockKey) -> Option<(i64, Option<Uuid>)>;
+    fn stand_in_line(a: &StockKey, b: Uuid, c: bool) -> ();
+    fn line(a: &StockKey) -> Vec<Uuid>;
+    fn settled_stock_row(a: &StockKey) -> Option<StockRow>;
+    fn change_stock(a: &StockKey, b: Option<i64>, c: &StockRow) -> bool;
+    fn stock_up(a: Vec<(StockKey, i64)>, b: Timestamp) -> ();
+} and {
     async fn stock_levels(&self, keys: &[StockKey]) -> Result<Vec<Option<StockLevel>>, StoreError> {
         let levels = self.store.stock_levels(keys).await;
         if self.pauses.swap(false, Ordering::SeqCst) {
@@ -561,49 +570,7 @@ impl InventoryStore for Slow {
         }
         levels
     }
-
-    async fn stock_zones(&self, product: &ProductId) -> Result<Vec<GeoZone>, StoreError> {
-        self.store.stock_zones(product).await
-    }
-
-    async fn stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
-        self.store.stock_row(key).await
-    }
-
-    async fn stock_turn(&self, key: &StockKey) -> Result<Option<(i64, Option<Uuid>)>, StoreError> {
-        self.store.stock_turn(key).await
-    }
-
-    async fn stand_in_line(
-        &self,
-        key: &StockKey,
-        process: Uuid,
-        wants: bool,
-    ) -> Result<(), StoreError> {
-        self.store.stand_in_line(key, process, wants).await
-    }
-
-    async fn line(&self, key: &StockKey) -> Result<Vec<Uuid>, StoreError> {
-        self.store.line(key).await
-    }
-
-    async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
-        self.store.settled_stock_row(key).await
-    }
-
-    async fn change_stock(
-        &self,
-        key: &StockKey,
-        expected: Option<i64>,
-        after: &StockRow,
-    ) -> Result<bool, StoreError> {
-        self.store.change_stock(key, expected, after).await
-    }
-
-    async fn stock_up(&self, rows: Vec<(StockKey, i64)>, now: Timestamp) -> Result<(), StoreError> {
-        self.store.stock_up(rows, now).await
-    }
-}
+});
 
 async fn an_older_level_is_never_shown_after_a_newer_one(store: &TestStore) {
     stock(store.store.as_ref(), &[("A", 10)]).await;

@@ -14,6 +14,7 @@ use vitrina::product_id::ProductId;
 use vitrina::storage::StoreError;
 
 use crate::support::Random;
+use crate::support::gate::forwarded;
 
 /// What is wrong with a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +57,15 @@ impl Planted {
     }
 }
 
-#[async_trait]
-impl InventoryStore for Planted {
+forwarded!(InventoryStore for Planted by store {
+    fn stock_zones(a: &ProductId) -> Vec<GeoZone>;
+    fn stock_row(a: &StockKey) -> Option<StockRow>;
+    fn stock_turn(a: &StockKey) -> Option<(i64, Option<Uuid>)>;
+    fn stand_in_line(a: &StockKey, b: Uuid, c: bool) -> ();
+    fn line(a: &StockKey) -> Vec<Uuid>;
+    fn settled_stock_row(a: &StockKey) -> Option<StockRow>;
+    fn stock_up(a: Vec<(StockKey, i64)>, b: Timestamp) -> ();
+} and {
     async fn stock_levels(&self, keys: &[StockKey]) -> Result<Vec<Option<StockLevel>>, StoreError> {
         let mut levels = self.store.stock_levels(keys).await?;
         if self.happens(Bug::IsStale, 4) {
@@ -67,35 +75,6 @@ impl InventoryStore for Planted {
             }
         }
         Ok(levels)
-    }
-
-    async fn stock_zones(&self, product: &ProductId) -> Result<Vec<GeoZone>, StoreError> {
-        self.store.stock_zones(product).await
-    }
-
-    async fn stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
-        self.store.stock_row(key).await
-    }
-
-    async fn stock_turn(&self, key: &StockKey) -> Result<Option<(i64, Option<Uuid>)>, StoreError> {
-        self.store.stock_turn(key).await
-    }
-
-    async fn stand_in_line(
-        &self,
-        key: &StockKey,
-        process: Uuid,
-        wants: bool,
-    ) -> Result<(), StoreError> {
-        self.store.stand_in_line(key, process, wants).await
-    }
-
-    async fn line(&self, key: &StockKey) -> Result<Vec<Uuid>, StoreError> {
-        self.store.line(key).await
-    }
-
-    async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
-        self.store.settled_stock_row(key).await
     }
 
     async fn change_stock(
@@ -122,8 +101,4 @@ impl InventoryStore for Planted {
         }
         Ok(is_written)
     }
-
-    async fn stock_up(&self, rows: Vec<(StockKey, i64)>, now: Timestamp) -> Result<(), StoreError> {
-        self.store.stock_up(rows, now).await
-    }
-}
+});

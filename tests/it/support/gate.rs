@@ -89,22 +89,24 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Passes the calls of a trait on.
+/// Passes the calls of a trait on to the store that a field has, but for those that are written out.
 macro_rules! forwarded {
-    ($trait:ident {
+    ($trait:ident for $front:ident by $inner:ident {
         $(fn $call:ident($($name:ident: $argument:ty),*) -> $answer:ty;)*
     } and { $($rest:item)* }) => {
         #[async_trait]
-        impl $trait for Gate {
+        impl $trait for $front {
             $(async fn $call(&self, $($name: $argument),*) -> Result<$answer, StoreError> {
-                self.inner.$call($($name),*).await
+                self.$inner.$call($($name),*).await
             })*
             $($rest)*
         }
     };
 }
 
-forwarded!(CatalogStore {
+pub(crate) use forwarded;
+
+forwarded!(CatalogStore for Gate by inner {
     fn upsert_products(a: Vec<ProductDraft>, b: Timestamp) -> Vec<Upserted>;
     fn delete_products(a: &[ProductId], b: Timestamp) -> Vec<Deleted>;
     fn categories() -> Vec<CategoryInfo>;
@@ -133,7 +135,7 @@ forwarded!(CatalogStore {
     }
 });
 
-forwarded!(InventoryStore {
+forwarded!(InventoryStore for Gate by inner {
     fn stock_zones(a: &ProductId) -> Vec<GeoZone>;
     fn stock_row(a: &StockKey) -> Option<StockRow>;
     fn stock_turn(a: &StockKey) -> Option<(i64, Option<Uuid>)>;
@@ -153,14 +155,14 @@ forwarded!(InventoryStore {
     }
 });
 
-forwarded!(SessionStore {
+forwarded!(SessionStore for Gate by inner {
     fn session(a: Uuid) -> Option<Session>;
     fn put_session(a: &Session) -> ();
     fn end_session(a: &Session) -> ();
     fn sessions_of(a: &str, b: usize) -> Vec<Uuid>;
 } and {});
 
-forwarded!(CartStore {
+forwarded!(CartStore for Gate by inner {
     fn cart_log(a: &Owner) -> CartLog;
     fn cart_note(a: &Owner, b: Uuid) -> Option<KeyNote>;
     fn add_to_cart(a: &Owner, b: &Operation) -> ();
@@ -171,7 +173,7 @@ forwarded!(CartStore {
     fn listed_carts(a: i64, b: i8, c: Option<&Owner>, d: usize) -> Vec<Owner>;
 } and {});
 
-forwarded!(OrderStore {
+forwarded!(OrderStore for Gate by inner {
     fn order(a: Uuid) -> Option<Order>;
     fn settled_order(a: Uuid) -> Option<Order>;
     fn place_order(a: &Order, b: &Due) -> ();
@@ -189,14 +191,14 @@ forwarded!(OrderStore {
     fn scan_orders(a: Option<Vec<u8>>) -> ScannedOrders;
 } and {});
 
-forwarded!(CheckoutStore {
+forwarded!(CheckoutStore for Gate by inner {
     fn checkout(a: &Owner, b: &str) -> Option<Checkout>;
     fn settled_checkout(a: &Owner, b: &str) -> Option<Checkout>;
     fn change_checkout(a: Option<i64>, b: &Checkout, c: Option<&Due>) -> bool;
     fn scan_checkouts(a: Option<Vec<u8>>) -> ScannedCheckouts;
 } and {});
 
-forwarded!(DueStore {
+forwarded!(DueStore for Gate by inner {
     fn add_due(a: &Due) -> ();
     fn remove_due(a: &Due) -> ();
     fn due(a: i8, b: (Timestamp, Timestamp), c: usize) -> DueRead;
@@ -204,7 +206,7 @@ forwarded!(DueStore {
     fn set_swept(a: Timestamp) -> ();
 } and {});
 
-forwarded!(Store {
+forwarded!(Store for Gate by inner {
     fn ready() -> ();
     fn take_lease(a: &str, b: Uuid, c: Duration) -> bool;
     fn give_up_lease(a: &str, b: Uuid) -> ();
