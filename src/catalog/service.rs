@@ -18,7 +18,9 @@ use tokio::sync::Semaphore;
 use self::browse::{PageReads, Scan, plan};
 pub use self::caches::CatalogCaches;
 use self::caches::{MapKey, PageKey};
-use super::model::browse::{CardRow, CategoryMap, PageQuery, Position, PriceRange, Sort};
+use super::model::browse::{
+    CardRow, CategoryMap, PageQuery, Position, PriceRange, Sort, Span, in_scan_order,
+};
 use super::model::buckets::Bucket;
 use super::model::{
     CategoryInfo, MAX_BATCH, MAX_LOOKUP, Product, ProductId, RawProduct, check_batch,
@@ -188,11 +190,14 @@ impl CatalogService {
         let compare = with_cards || !self.store.rows_always_agree();
         let mut entries = Vec::with_capacity(wanted);
         let mut ghosts = Vec::new();
+        let mut moved = Vec::new();
         let mut has_ended = false;
+        let mut reached = None;
         for round in 0..MAX_ROUNDS {
             let asked = ((wanted - entries.len()) << round).min(MAX_LOOKUP);
             let rows = walk.next(asked).await?;
             has_ended = rows.len() < asked;
+            reached = if has_ended { None } else { rows.last().map(|(_, row)| row.position()) };
             if compare {
                 // A row counts only where its product says so: that is also what makes a change of
                 // price or category one step for whoever reads.
@@ -202,7 +207,10 @@ impl CatalogService {
                         Some(card) if row.agrees(category, Some(&card)) => {
                             entries.push(Listed::Card(card));
                         }
-                        _ => ghosts.push((bucket, row)),
+                        card => {
+                            moved.extend(card.filter(|card| card.version > row.version));
+                            ghosts.push((bucket, row));
+                        }
                     }
                 }
             } else {
@@ -212,6 +220,8 @@ impl CatalogService {
                 break;
             }
         }
+        moved.retain(|card| card.category == query.category);
+        put_moved(&mut entries, moved, span, reached.as_ref());
         if !has_ended && entries.len() < wanted {
             // Very much is changing here at this moment: no page rather than a wrong one.
             tracing::warn!(category, ghosts = ghosts.len(), "a page found no end of passing rows");
@@ -387,6 +397,28 @@ impl CatalogService {
         let (low, high) = (end(false), end(true));
         let (low, high) = tokio::try_join!(self.page(&low, false), self.page(&high, false))?;
         Ok(low.entries.first().cloned().zip(high.entries.first().cloned()))
+    }
+}
+
+/// Puts products that went to another place between the reading of their row and of themselves where
+/// they are now, if the page has passed that place: it was too early for the new row and too late for
+/// the old one, and a product that is only made cheaper would be nowhere.
+fn put_moved(
+    entries: &mut Vec<Listed>,
+    moved: Vec<Arc<Product>>,
+    (span, descending): (&Span, bool),
+    reached: Option<&Position>,
+) {
+    for card in moved {
+        let card = Listed::Card(card);
+        let place = card.position();
+        let follows = |other: &Position| in_scan_order(descending, other, &place).is_lt();
+        let is_passed = span.has(&place) && !reached.is_some_and(follows);
+        // One whose new row was read, too, is there already.
+        if is_passed && !entries.iter().any(|entry| entry.position().id == place.id) {
+            let at = entries.partition_point(|entry| follows(&entry.position()));
+            entries.insert(at, card);
+        }
     }
 }
 

@@ -133,6 +133,11 @@ impl Span {
         self.lower >= self.upper
     }
 
+    /// Whether a place is in it.
+    pub fn has(&self, place: &Position) -> bool {
+        self.lower < *place && *place < self.upper
+    }
+
     /// Whether something from `low` up to, and without, `beyond` can be in it. Asked of every bucket
     /// of a category for every page, so it makes no [`Position`] to compare with.
     pub fn touches(&self, low: Kopecks, beyond: Kopecks) -> bool {

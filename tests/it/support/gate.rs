@@ -1,7 +1,7 @@
 //! A store in front of another one, that holds reads up when a test wants it to.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -34,6 +34,8 @@ use vitrina::storage::{Due, DueRead, DueStore, Store, StoreError};
 /// A store whose reads of cards and stock can be held up: they have read, and do not come back.
 pub struct Gate {
     inner: Arc<dyn Store>,
+    /// Whether reads of the rows of a category are held up, too.
+    pub holds_rows: AtomicBool,
     is_open: watch::Sender<bool>,
     reads: AtomicUsize,
     waiting: AtomicUsize,
@@ -42,7 +44,8 @@ pub struct Gate {
 impl Gate {
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         let (reads, waiting) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { inner, is_open: watch::Sender::new(true), reads, waiting })
+        let (is_open, holds_rows) = (watch::Sender::new(true), AtomicBool::new(false));
+        Arc::new(Self { inner, holds_rows, is_open, reads, waiting })
     }
 
     /// Whether reads come back.
@@ -113,7 +116,6 @@ forwarded!(CatalogStore for Gate by inner {
     fn category_names() -> Vec<Arc<str>>;
     fn category(a: &str) -> Option<CategoryInfo>;
     fn category_map(a: &str) -> Option<CategoryMap>;
-    fn read_slices(a: &str, b: Vec<Slice>, c: Care) -> Vec<Vec<CardRow>>;
     fn change_layout(a: &str, b: &Layout) -> bool;
     fn copy_rows(a: &str, b: Bucket, c: Vec<CardRow>, d: u8) -> ();
     fn remove_rows(a: &str, b: Bucket, c: Vec<CardRow>) -> ();
@@ -127,6 +129,19 @@ forwarded!(CatalogStore for Gate by inner {
     async fn products(&self, ids: &[ProductId]) -> Result<Vec<Option<Product>>, StoreError> {
         let found = self.inner.products(ids).await;
         self.pass().await;
+        found
+    }
+
+    async fn read_slices(
+        &self,
+        category: &str,
+        slices: Vec<Slice>,
+        care: Care,
+    ) -> Result<Vec<Vec<CardRow>>, StoreError> {
+        let found = self.inner.read_slices(category, slices, care).await;
+        if self.holds_rows.load(Ordering::SeqCst) {
+            self.pass().await;
+        }
         found
     }
 
