@@ -131,9 +131,21 @@ pub(crate) struct StockCounters {
     requests: Counter,
     lost: Counter,
     doubts: Counter,
+    handed: Counter,
 }
 
 impl StockCounters {
+    /// Notes requests that another process has carried out.
+    pub(crate) fn handed(&self, requests: usize) {
+        self.handed.inc_by(u64::try_from(requests).unwrap_or(u64::MAX));
+    }
+
+    /// Requests that another process has carried out so far.
+    #[cfg(test)]
+    pub(crate) fn handed_total(&self) -> u64 {
+        self.handed.get()
+    }
+
     /// Notes a round that was written, and how many requests it answered.
     pub(crate) fn round(&self, requests: usize) {
         self.rounds.inc();
@@ -254,6 +266,7 @@ impl Default for Metrics {
             ("stock_requests", "Requests that these writes have answered", &stock.requests),
             ("stock_lost_rounds", "Writes that another process was ahead of", &stock.lost),
             ("stock_doubts", "Writes whose reply was lost", &stock.doubts),
+            ("stock_handed", "Requests that another process has carried out", &stock.handed),
         ] {
             registry.register(name, help, counter.clone());
         }

@@ -19,6 +19,8 @@ const READERS: usize = 32;
 const SKEWED: Duration = Duration::from_secs(3);
 /// Changes whose way is timed.
 const CHANGES: i64 = 300;
+/// The quantity before them: more than the other sections have reserved of the row.
+const BASE: i64 = 900_000_000;
 /// How long a step may take.
 const WITHIN: Duration = Duration::from_secs(120);
 
@@ -99,7 +101,7 @@ pub(crate) async fn fresh(store: &str) -> Result<()> {
     let mut there = Worker::start(Role::Buyers, store, folder.path()).await?;
     let mut times = Vec::new();
     let started = Instant::now();
-    for change in 1..=CHANGES {
+    for change in BASE + 1..=BASE + CHANGES {
         let (set, until) = (format!("set {change}"), format!("until {change}"));
         let acknowledged = async {
             here.order(&set, WITHIN).await?;

@@ -10,7 +10,9 @@ use scylla::DeserializeRow;
 use scylla::value::CqlTimestamp;
 use uuid::Uuid;
 
-use super::model::{MAX_IN_LINE, MAX_ZONES, Mark, StockKey, StockLevel, StockRow, Token};
+use super::model::{
+    Errand, MAX_IN_LINE, MAX_ZONES, Mark, Report, StockKey, StockLevel, StockRow, Token,
+};
 use super::store::InventoryStore;
 use crate::clock::Timestamp;
 use crate::geo_zone::GeoZone;
@@ -20,6 +22,7 @@ use crate::storage::{OpenError, StoreError};
 
 const TABLE: &str = "inventory_by_product_geo";
 const LINE: &str = "inventory_line_by_row";
+const ERRANDS: &str = "inventory_errands_by_row";
 /// Most reads or writes of one call that are under way at once.
 const CONCURRENCY: usize = 64;
 /// Reads of single rows.
@@ -40,6 +43,10 @@ pub struct InventoryStatements {
     line: Statement,
     line_join: Statement,
     line_leave: Statement,
+    errand_give: Statement,
+    errands: Statement,
+    errand_report: Statement,
+    errand_reported: Statement,
     settled_row: Statement,
     add: Statement,
     change: Statement,
@@ -53,6 +60,7 @@ impl InventoryStatements {
     pub async fn prepare(statements: &Statements) -> Result<Self, OpenError> {
         let prepare = |cql, access, timeout| statements.prepare(TABLE, cql, access, timeout);
         let line = |cql, access| statements.prepare(LINE, cql, access, COURTESY);
+        let errand = |cql, access| statements.prepare(ERRANDS, cql, access, COURTESY);
         Ok(Self {
             level: prepare(
                 "SELECT quantity, reserved, version, updated_at \
@@ -91,6 +99,34 @@ impl InventoryStatements {
                 "DELETE FROM ks.inventory_line_by_row \
                  WHERE product_id = ? AND geo_zone = ? AND process = ?",
                 Access::WriteQuorum,
+            )
+            .await?,
+            // The errand's number is its timestamp: a later one wins on every replica, whichever
+            // node's clock is ahead.
+            errand_give: errand(
+                "INSERT INTO ks.inventory_errands_by_row \
+                 (product_id, geo_zone, writer, runner, number, asks) VALUES (?, ?, ?, ?, ?, ?) \
+                 USING TIMESTAMP ? AND TTL ?",
+                Access::WriteQuorum,
+            )
+            .await?,
+            errands: errand(
+                "SELECT writer, runner, number, asks FROM ks.inventory_errands_by_row \
+                 WHERE product_id = ? AND geo_zone = ? LIMIT ?",
+                Access::ReadQuorum,
+            )
+            .await?,
+            errand_report: errand(
+                "UPDATE ks.inventory_errands_by_row USING TIMESTAMP ? AND TTL ? \
+                 SET reported = ?, report = ? \
+                 WHERE product_id = ? AND geo_zone = ? AND writer = ?",
+                Access::WriteQuorum,
+            )
+            .await?,
+            errand_reported: errand(
+                "SELECT reported, report FROM ks.inventory_errands_by_row \
+                 WHERE product_id = ? AND geo_zone = ? AND writer = ?",
+                Access::ReadOne,
             )
             .await?,
             settled_row: prepare(ROW, Access::ReadSerial, CHANGE).await?,
@@ -147,6 +183,9 @@ impl RowColumns {
         Some(StockRow { level: level(numbers)?, marks, turn: self.turn_of })
     }
 }
+
+/// An errand as its row has it: who gave it, who is to run it, its number, what is asked.
+type ErrandColumns = (Uuid, Option<Uuid>, Option<i64>, Option<String>);
 
 type LevelColumns = (Option<i64>, Option<i64>, Option<i64>, Option<CqlTimestamp>);
 
@@ -211,6 +250,52 @@ impl InventoryStore for CassandraStore {
         let values = (key.product.as_str(), key.zone.as_str(), limit);
         let rows: Vec<(Uuid,)> = self.inventory.line.rows(values).await?;
         Ok(rows.into_iter().map(|(process,)| process).collect())
+    }
+
+    async fn give_errand(&self, key: &StockKey, errand: &Errand) -> Result<(), StoreError> {
+        let Errand { from, to, number, asks } = errand;
+        let statement = &self.inventory.errand_give;
+        let asks = serde_json::to_string(asks).map_err(|error| statement.unexpected(&error))?;
+        let (product, zone) = (key.product.as_str(), key.zone.as_str());
+        let values = (product, zone, from, to, number, asks, number, IN_LINE);
+        statement.run(values).await.map(drop)
+    }
+
+    async fn errands(&self, key: &StockKey) -> Result<Vec<Errand>, StoreError> {
+        let limit = i32::try_from(MAX_IN_LINE).unwrap_or(i32::MAX);
+        let values = (key.product.as_str(), key.zone.as_str(), limit);
+        let rows: Vec<ErrandColumns> = self.inventory.errands.rows(values).await?;
+        // What another version has written in words that are not known here is not run.
+        let errand = |(from, to, number, asks): ErrandColumns| {
+            let asks = serde_json::from_str(&asks?).ok()?;
+            Some(Errand { from, to: to?, number: number?, asks })
+        };
+        Ok(rows.into_iter().filter_map(errand).collect())
+    }
+
+    async fn report_errand(
+        &self,
+        key: &StockKey,
+        from: Uuid,
+        number: i64,
+        report: &Report,
+    ) -> Result<(), StoreError> {
+        let statement = &self.inventory.errand_report;
+        let report = serde_json::to_string(report).map_err(|error| statement.unexpected(&error))?;
+        let (product, zone) = (key.product.as_str(), key.zone.as_str());
+        let values = (number, IN_LINE, number, report, product, zone, from);
+        statement.run(values).await.map(drop)
+    }
+
+    async fn errand_report(
+        &self,
+        key: &StockKey,
+        from: Uuid,
+    ) -> Result<Option<(i64, Report)>, StoreError> {
+        let values = (key.product.as_str(), key.zone.as_str(), from);
+        let row: Option<(Option<i64>, Option<String>)> =
+            self.inventory.errand_reported.first(values).await?;
+        Ok(row.and_then(|(number, report)| Some((number?, serde_json::from_str(&report?).ok()?))))
     }
 
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::model::{MAX_ZONES, Mark, StockKey, StockLevel, StockRow, Token};
+use super::model::{Errand, MAX_ZONES, Mark, Report, StockKey, StockLevel, StockRow, Token};
 use super::store::InventoryStore;
 use crate::clock::Timestamp;
 use crate::geo_zone::GeoZone;
@@ -113,6 +113,32 @@ impl InventoryStore for EmbeddedStore {
 
     async fn line(&self, _: &StockKey) -> Result<Vec<Uuid>, StoreError> {
         Ok(Vec::new())
+    }
+
+    async fn give_errand(&self, _: &StockKey, _: &Errand) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn errands(&self, _: &StockKey) -> Result<Vec<Errand>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn report_errand(
+        &self,
+        _: &StockKey,
+        _: Uuid,
+        _: i64,
+        _: &Report,
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn errand_report(
+        &self,
+        _: &StockKey,
+        _: Uuid,
+    ) -> Result<Option<(i64, Report)>, StoreError> {
+        Ok(None)
     }
 
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {

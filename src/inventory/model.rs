@@ -208,7 +208,7 @@ pub struct StockRow {
 }
 
 /// A change that somebody asks of a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
     /// Hold units, all or none.
     Reserve(Token, i64),
@@ -239,7 +239,7 @@ pub enum Ask {
 }
 
 /// What becomes of an [`Ask`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Told {
     /// It is done, or was before; the row as it is now.
     Done(StockLevel),
@@ -260,6 +260,49 @@ pub enum Told {
     Impossible,
     /// The row has as many open marks as it can keep; it has to wait.
     Full,
+}
+
+/// What a writer of a row asks another one to do, whose turn it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Errand {
+    /// Who gives it. A writer has one errand at a time; the next takes the place of the one before.
+    pub from: uuid::Uuid,
+    /// Who is to run it: nobody else does.
+    pub to: uuid::Uuid,
+    /// Tells it from others of the same writer: a later one has a larger number.
+    pub number: i64,
+    /// What is to be done; nothing withdraws the one before.
+    pub asks: Vec<Ask>,
+}
+
+/// What became of an [`Errand`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The row after it; `None` if nothing of it was done, and nothing will be.
+    pub level: Option<StockLevel>,
+    /// By their places, those asks that were not simply done.
+    pub others: Vec<(usize, Told)>,
+}
+
+impl Report {
+    /// Nothing was done.
+    pub const DECLINED: Self = Self { level: None, others: Vec::new() };
+
+    /// The report of an errand that was run.
+    pub fn of(level: StockLevel, told: &[Told]) -> Self {
+        let others = told.iter().copied().enumerate();
+        let others = others.filter(|(_, told)| !matches!(told, Told::Done(_))).collect();
+        Self { level: Some(level), others }
+    }
+
+    /// For each of so many asks, what became of it; `None` if nothing was done.
+    pub fn told(&self, asks: usize) -> Option<Vec<Told>> {
+        let mut told = vec![Told::Done(self.level?); asks];
+        for (place, other) in &self.others {
+            *told.get_mut(*place)? = *other;
+        }
+        Some(told)
+    }
 }
 
 /// What a row becomes, and what its callers are told.

@@ -2,6 +2,7 @@
 
 mod caches;
 mod combiner;
+mod errands;
 mod feed;
 mod turns;
 

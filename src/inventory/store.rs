@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::model::{StockKey, StockLevel, StockRow};
+use super::model::{Errand, Report, StockKey, StockLevel, StockRow};
 use crate::clock::Timestamp;
 use crate::geo_zone::GeoZone;
 use crate::product_id::ProductId;
@@ -39,6 +39,30 @@ pub trait InventoryStore: Send + Sync {
     /// The processes that want to write a row, perhaps as of a moment ago; at most
     /// [`MAX_IN_LINE`](super::model::MAX_IN_LINE).
     async fn line(&self, key: &StockKey) -> Result<Vec<Uuid>, StoreError>;
+
+    /// Gives an errand in place of the one that its writer gave before. It is there for a second or
+    /// two. On an error it may be there all the same.
+    async fn give_errand(&self, key: &StockKey, errand: &Errand) -> Result<(), StoreError>;
+
+    /// The errands of a row, never older than what was acknowledged before the call; at most
+    /// [`MAX_IN_LINE`](super::model::MAX_IN_LINE).
+    async fn errands(&self, key: &StockKey) -> Result<Vec<Errand>, StoreError>;
+
+    /// Tells who gave an errand what became of it.
+    async fn report_errand(
+        &self,
+        key: &StockKey,
+        from: Uuid,
+        number: i64,
+        report: &Report,
+    ) -> Result<(), StoreError>;
+
+    /// The last report to a writer and the number of its errand, perhaps a moment old.
+    async fn errand_report(
+        &self,
+        key: &StockKey,
+        from: Uuid,
+    ) -> Result<Option<(i64, Report)>, StoreError>;
 
     /// The row after a change whose reply was lost: whatever of it was under way has either
     /// happened or is never seen again without a change of the version.

@@ -17,20 +17,22 @@
 //!
 //! # When other processes write the row too
 //!
-//! They take turns, each for many rounds, and gather meanwhile; see [`super::turns`]. One that dies
-//! holds the others up for a moment and nothing else.
+//! They take turns, each for many rounds; see [`super::turns`]. Those who wait have their requests
+//! carried out by the one whose turn it is; see [`super::errands`]. One that dies holds the others up
+//! for a moment and nothing else.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use uuid::Uuid;
 
-use super::super::model::{Ask, Round, StockKey, StockLevel, StockRow, Told, decide};
+use super::super::model::{Ask, Errand, Round, StockKey, StockLevel, StockRow, Told, decide};
 use super::super::store::InventoryStore;
-use super::turns::{Turns, about};
+use super::errands::{Errands, GONE, PATIENCE, REPORT_LOOK, Sent, asks};
+use super::turns::{Turns, Watch, about};
 use crate::chance;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -78,8 +80,6 @@ struct Shared {
     clock: Arc<dyn Clock>,
     counters: StockCounters,
     on_change: OnChange,
-    /// Tells this process from others that write the same rows.
-    process: Uuid,
     rows: Mutex<HashMap<StockKey, Arc<Queue>>>,
 }
 
@@ -108,7 +108,7 @@ impl Lines {
     }
 }
 
-struct Waiting {
+pub(super) struct Waiting {
     ask: Ask,
     until: Instant,
     tell: oneshot::Sender<Result<Told, Error>>,
@@ -125,8 +125,8 @@ impl Combiner {
         counters: StockCounters,
         on_change: OnChange,
     ) -> Self {
-        let (process, rows) = (chance::id(), Mutex::default());
-        let shared = Arc::new(Shared { store, clock, counters, on_change, process, rows });
+        let rows = Mutex::default();
+        let shared = Arc::new(Shared { store, clock, counters, on_change, rows });
         Self { shared, combines: true }
     }
 
@@ -173,7 +173,9 @@ impl Combiner {
         let writer = Writer {
             row: Row { key: key.clone(), queue, shared: self.shared.clone() },
             known: None,
-            turns: Turns::new(self.shared.process),
+            turns: Turns::new(chance::id()),
+            errands: Errands::default(),
+            number: 0,
             failures: 0,
             doubt: None,
             told: 0,
@@ -210,9 +212,11 @@ struct Known {
 /// A write whose reply was lost. It may still come to life, until the row is of another version than
 /// it was for.
 #[derive(Clone, Copy)]
-struct Doubt {
-    /// That version; `None`: that there is no row.
-    expected: Option<i64>,
+enum Doubt {
+    /// It was for this version; `None`: that there is no row.
+    At(Option<i64>),
+    /// Another writer's, for no later version than the one that is read next.
+    Before,
 }
 
 /// Writes one row for all who ask for it.
@@ -220,6 +224,9 @@ struct Writer {
     row: Row,
     known: Option<Known>,
     turns: Turns,
+    errands: Errands,
+    /// The number of this writer's last errand.
+    number: i64,
     failures: u32,
     doubt: Option<Doubt>,
     /// The newest version that was told of.
@@ -232,8 +239,7 @@ impl Writer {
     async fn run(mut self) {
         loop {
             if self.known.is_none() && self.turns.has_company() {
-                // Before those who wait are gathered: more of them will.
-                self.turns.wait(self.row.shared.store.as_ref(), &self.row.key).await;
+                self.wait().await;
             }
             self.let_them_come().await;
             let batch = self.gather();
@@ -253,9 +259,108 @@ impl Writer {
             } else if has_turn {
                 self.end_turn().await;
             } else if self.retire() {
+                let Self { row: Row { key, shared, .. }, turns, .. } = &mut self;
+                turns.leave(shared.store.as_ref(), key).await;
                 return;
             }
         }
+    }
+
+    /// Waits while it is somebody else's turn, and has that one do what is asked for here.
+    async fn wait(&mut self) {
+        let (store, key) = (self.row.shared.store.clone(), self.row.key.clone());
+        let mut watch = Watch::new();
+        let mut out: Option<Sent> = None;
+        let mut is_heard = true;
+        while let Some(holder) = self.turns.look(&mut watch, store.as_ref(), &key).await {
+            let next_look = Instant::now() + watch.pause();
+            if let Some(errand) = out.take_if(|errand| errand.to != holder) {
+                self.take_back(errand).await;
+            }
+            while Instant::now() < next_look {
+                if !is_heard {
+                    sleep_until(next_look).await;
+                    break;
+                }
+                if out.is_none() {
+                    out = self.send(holder).await;
+                }
+                let Some(errand) = out.take() else {
+                    // Until somebody asks for something, but not for longer than that.
+                    let _ = timeout_at(next_look, self.row.queue.came.notified()).await;
+                    continue;
+                };
+                sleep(about(REPORT_LOOK)).await;
+                match self.reported(errand).await {
+                    Ok(None) => {}
+                    Ok(Some(declined)) => return self.put_back(declined),
+                    Err(errand) if errand.at.elapsed() < PATIENCE => out = Some(errand),
+                    Err(errand) => {
+                        is_heard = false;
+                        self.take_back(errand).await;
+                    }
+                }
+            }
+        }
+        if let Some(errand) = out {
+            match self.reported(errand).await {
+                Ok(declined) => self.put_back(declined.unwrap_or_default()),
+                Err(errand) => self.take_back(errand).await,
+            }
+        }
+    }
+
+    /// Gives all who wait to the writer whose turn it is.
+    async fn send(&mut self, to: Uuid) -> Option<Sent> {
+        self.let_them_come().await;
+        let batch = self.gather();
+        self.last_round = batch.len();
+        if batch.is_empty() {
+            return None;
+        }
+        let sent = Sent { to, number: self.next_number(), at: Instant::now(), batch };
+        let asks = sent.batch.iter().map(|waiting| waiting.ask.clone()).collect();
+        let errand = Errand { from: self.turns.me(), to, number: sent.number, asks };
+        // Where that failed it may be there all the same: it is out until it is taken back.
+        let _ = self.row.shared.store.give_errand(&self.row.key, &errand).await;
+        Some(sent)
+    }
+
+    fn next_number(&mut self) -> i64 {
+        self.number = self.row.shared.clock.now().micros().max(self.number + 1);
+        self.number
+    }
+
+    /// Looks for the report of an errand, and tells those who wait for it. Gives the errand back if
+    /// there is none, or its requests if they were declined.
+    async fn reported(&mut self, sent: Sent) -> Result<Option<Vec<Waiting>>, Sent> {
+        let found = self.row.shared.store.errand_report(&self.row.key, self.turns.me()).await;
+        let Ok(Some((_, report))) = found.map(|found| found.filter(|(n, _)| *n == sent.number))
+        else {
+            return Err(sent);
+        };
+        let Some((level, told)) = report.level.zip(report.told(sent.batch.len())) else {
+            return Ok(Some(sent.batch));
+        };
+        self.row.shared.counters.handed(sent.batch.len());
+        self.changed(level, sent.at);
+        self.answer(sent.batch, told).await;
+        Ok(None)
+    }
+
+    /// Takes an errand back: what is asked for is done here.
+    async fn take_back(&mut self, Sent { to, at, batch, .. }: Sent) {
+        let errand =
+            Errand { from: self.turns.me(), to, number: self.next_number(), asks: Vec::new() };
+        while let Err(error) = self.row.shared.store.give_errand(&self.row.key, &errand).await {
+            tracing::warn!(row = %self.row.key, %error, "an errand could not be taken back");
+            if at.elapsed() > GONE {
+                break;
+            }
+            sleep(about(FAILED_PAUSE)).await;
+        }
+        self.doubt = Some(Doubt::Before);
+        self.put_back(batch);
     }
 
     /// Gives those who were just answered the chance to ask again.
@@ -274,7 +379,7 @@ impl Writer {
     /// Whether the others believe that it is this process's turn.
     fn has_turn(&self) -> bool {
         let row = self.known.as_ref().and_then(|known| known.row.as_ref());
-        row.is_some_and(|row| row.turn == Some(self.row.shared.process))
+        row.is_some_and(|row| row.turn == Some(self.turns.me()))
     }
 
     /// Nobody here wants the row: says so to the others.
@@ -285,7 +390,7 @@ impl Writer {
         let turn = self.turns.successor(store.as_ref(), &key).await;
         // If one of them fails, the others find out by themselves.
         self.touch(Some(row), turn).await;
-        let _ = store.stand_in_line(&key, self.row.shared.process, false).await;
+        self.turns.leave(store.as_ref(), &key).await;
     }
 
     /// Writes a row as it is, with a new version: a write that was lost cannot happen any more.
@@ -309,7 +414,7 @@ impl Writer {
             self.changed(row.level, since);
             self.known = Some(Known { row: Some(row), is_fresh: false });
         } else if written.is_err() {
-            self.doubt = Some(Doubt { expected });
+            self.doubt = Some(Doubt::At(expected));
         }
         is_written
     }
@@ -327,9 +432,11 @@ impl Writer {
     /// Whether a lost write may still come to life, given the row as it was read.
     fn is_doubtful(&mut self, row: Option<&StockRow>) -> bool {
         let version = row.map(|row| row.level.version);
-        if self.doubt.is_some_and(|doubt| doubt.expected != version) {
-            self.doubt = None;
-        }
+        self.doubt = match self.doubt {
+            Some(Doubt::At(expected)) if expected != version => None,
+            Some(_) => Some(Doubt::At(version)),
+            None => None,
+        };
         self.doubt.is_some()
     }
 
@@ -393,9 +500,17 @@ impl Writer {
                 Err(error) => return self.failed(batch, &error).await,
             },
         };
+        let (store, key) = (self.row.shared.store.clone(), self.row.key.clone());
+        let errands = if self.turns.has_company() {
+            // Not before the version is known: see the module of errands.
+            self.errands.wanted(store.as_ref(), &key, self.turns.me()).await
+        } else {
+            Vec::new()
+        };
         let now = self.row.shared.clock.now();
-        let Round { told, after } =
-            decide(known.row.as_ref(), batch.iter().map(|waiting| &waiting.ask), now);
+        let own = batch.iter().map(|waiting| &waiting.ask);
+        let Round { mut told, after } = decide(known.row.as_ref(), own.chain(asks(&errands)), now);
+        let errands_told = told.split_off(batch.len());
         let Some(mut after) = after else {
             if self.is_doubtful(known.row.as_ref()) {
                 self.put_back(batch);
@@ -408,6 +523,8 @@ impl Writer {
                 }
                 self.known = Some(Known { is_fresh: false, ..known });
                 self.answer(batch, told).await;
+                // Read before they were: they are not to be refused by it.
+                self.errands.report(&store, &key, &errands, None);
             } else {
                 // Nobody is refused by what may be out of date: the next round reads.
                 self.put_back(batch);
@@ -415,16 +532,16 @@ impl Writer {
             return;
         };
         let expected = known.row.as_ref().map(|row| row.level.version);
-        after.turn = self.turns.next(self.row.shared.store.as_ref(), &self.row.key).await;
-        let (store, key) = (self.row.shared.store.clone(), self.row.key.clone());
+        after.turn = self.turns.next(store.as_ref(), &key).await;
         match store.change_stock(&key, expected, &after).await {
             Ok(true) => {
-                self.row.shared.counters.round(batch.len());
+                self.row.shared.counters.round(batch.len() + errands_told.len());
+                self.errands.report(&store, &key, &errands, Some((after.level, &errands_told)));
                 self.changed(after.level, since);
                 (self.failures, self.doubt) = (0, None);
                 self.turns.won(after.level.version);
                 // If it is another's turn now, that one will have written it.
-                let is_mine = after.turn.is_none_or(|turn| turn == self.row.shared.process);
+                let is_mine = after.turn.is_none_or(|turn| turn == self.turns.me());
                 self.known = is_mine.then_some(Known { row: Some(after), is_fresh: false });
                 self.answer(batch, told).await;
             }
@@ -435,14 +552,14 @@ impl Writer {
             }
             Err(StoreError::Fault { call, cause }) => {
                 tracing::error!(row = %key, call, cause, "a row of stock cannot be written");
-                self.doubt = Some(Doubt { expected });
+                self.doubt = Some(Doubt::At(expected));
                 for waiting in batch {
                     let _ = waiting.tell.send(Err(Error::Internal));
                 }
             }
             Err(error) => {
                 self.row.shared.counters.doubt();
-                self.doubt = Some(Doubt { expected });
+                self.doubt = Some(Doubt::At(expected));
                 tracing::warn!(row = %key, %error, "a change of stock was not answered");
                 match store.settled_stock_row(&key).await {
                     Ok(row) => {

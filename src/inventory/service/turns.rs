@@ -3,8 +3,8 @@
 //! Two processes that write one row at the same time cost each other more than both gain. So once a
 //! process has noticed that it is not alone, it writes into the row, with its rounds, that it is its
 //! turn. The others stand in line beside the row, look at it now and then and let it go on. With the
-//! last write of its turn it names the next in line: named, so that it comes alone. A turn is a
-//! courtesy: what a process may write is decided by the row's version alone, and one that dies with
+//! last write of its turn it names the next in line: named, so that it comes alone. Meanwhile those
+//! who wait have their requests carried out by it; see [`super::errands`]. A turn is a courtesy: what a process may write is decided by the row's version alone, and one that dies with
 //! its turn holds the others up for [`STALLED`], no longer.
 
 use std::time::Duration;
@@ -16,9 +16,9 @@ use super::super::model::StockKey;
 use super::super::store::InventoryStore;
 
 /// How long it may take until everybody in line has had a turn; well below what a request waits.
-const CYCLE: Duration = Duration::from_millis(1_200);
+const CYCLE: Duration = Duration::from_secs(2);
 /// The longest turn: handing it over costs something.
-const MAX_TURN: Duration = Duration::from_millis(400);
+const MAX_TURN: Duration = Duration::from_millis(660);
 /// The shortest one: a few rounds.
 const MIN_TURN: Duration = Duration::from_millis(80);
 /// The time between two looks of those who wait, about, while a turn is young …
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(40);
 /// … and once it may end at any moment.
 const CLOSE_LOOK: Duration = Duration::from_millis(5);
 /// A turn is young for so long.
-const YOUNG: Duration = Duration::from_millis(300);
+const YOUNG: Duration = Duration::from_millis(560);
 /// Whoever does not move for so long has lost its turn.
 const STALLED: Duration = Duration::from_millis(300);
 /// How often who waits says so.
@@ -35,7 +35,7 @@ const STAND: Duration = Duration::from_millis(400);
 const MAX_WAIT: Duration = Duration::from_secs(2);
 /// A process is not alone if another one has written the row, or had its turn, within this time:
 /// longer than it takes until everybody has had one.
-const COMPANY: Duration = Duration::from_secs(2);
+const COMPANY: Duration = Duration::from_secs(3);
 /// The pause after a round that another process won, about.
 const LOST_PAUSE: Duration = Duration::from_millis(8);
 
@@ -52,11 +52,25 @@ pub(super) struct Turns {
     others: u32,
     /// The version that this process wrote last.
     written: Option<i64>,
+    is_in_line: bool,
 }
 
 impl Turns {
     pub(super) fn new(me: Uuid) -> Self {
-        Self { me, seen: None, began: None, handed_over: None, others: 1, written: None }
+        Self {
+            me,
+            seen: None,
+            began: None,
+            handed_over: None,
+            others: 1,
+            written: None,
+            is_in_line: false,
+        }
+    }
+
+    /// By which others know this one.
+    pub(super) fn me(&self) -> Uuid {
+        self.me
     }
 
     /// Whether others write the row, too.
@@ -123,46 +137,76 @@ impl Turns {
         sleep(about(LOST_PAUSE)).await;
     }
 
-    /// Waits while it is somebody else's turn.
-    pub(super) async fn wait(&mut self, store: &dyn InventoryStore, key: &StockKey) {
-        let began = Instant::now();
-        let mut seen: Option<(i64, Instant)> = None;
-        // Whose turn it is, and until when it is young.
-        let mut holder: Option<(Uuid, Instant)> = None;
-        let mut stood: Option<Instant> = None;
-        while began.elapsed() < MAX_WAIT {
-            match store.stock_turn(key).await {
-                Ok(Some((version, Some(other)))) if other != self.me => {
-                    if holder.is_none_or(|(holder, _)| holder != other) {
-                        // Of the first one it is known only if it was named here.
-                        let began = holder.map(|_| Instant::now()).or(self.handed_over);
-                        holder =
-                            Some((other, began.map_or_else(Instant::now, |began| began + YOUNG)));
-                    }
-                    match seen {
-                        Some((before, since)) if before == version => {
-                            if since.elapsed() >= STALLED {
-                                return;
-                            }
-                        }
-                        _ => {
-                            seen = Some((version, Instant::now()));
-                            self.seen = Some(Instant::now());
-                        }
-                    }
-                }
-                // It is this one's, or nobody's.
-                // A store that does not answer is met by whoever writes.
-                _ => return,
-            }
-            if stood.is_none_or(|stood| stood.elapsed() >= STAND) {
-                stood = Some(Instant::now());
-                // Who is not seen in line comes when nothing moves any more.
-                let _ = store.stand_in_line(key, self.me, true).await;
-            }
-            let is_young = holder.is_some_and(|(_, until)| Instant::now() < until);
-            sleep(about(if is_young { LOOK } else { CLOSE_LOOK })).await;
+    /// Looks whose turn it is: another's, who is to be waited for, or nobody's.
+    pub(super) async fn look(
+        &mut self,
+        watch: &mut Watch,
+        store: &dyn InventoryStore,
+        key: &StockKey,
+    ) -> Option<Uuid> {
+        if watch.began.elapsed() >= MAX_WAIT {
+            return None;
         }
+        // A store that does not answer is met by whoever writes.
+        let (version, other) = match store.stock_turn(key).await {
+            Ok(Some((version, Some(other)))) if other != self.me => (version, other),
+            _ => return None,
+        };
+        if watch.holder.is_none_or(|(holder, _)| holder != other) {
+            // Of the first one it is known only if it was named here.
+            let began = watch.holder.map(|_| Instant::now()).or(self.handed_over);
+            let young = began.map_or_else(Instant::now, |began| began + YOUNG);
+            watch.holder = Some((other, young));
+        }
+        match watch.seen {
+            Some((before, since)) if before == version => {
+                if since.elapsed() >= STALLED {
+                    return None;
+                }
+            }
+            _ => {
+                watch.seen = Some((version, Instant::now()));
+                self.seen = Some(Instant::now());
+            }
+        }
+        if watch.stood.is_none_or(|stood| stood.elapsed() >= STAND) {
+            watch.stood = Some(Instant::now());
+            self.is_in_line = true;
+            // Who is not seen in line comes when nothing moves any more.
+            let _ = store.stand_in_line(key, self.me, true).await;
+        }
+        Some(other)
+    }
+
+    /// Does not stand in line any more, if it did.
+    pub(super) async fn leave(&mut self, store: &dyn InventoryStore, key: &StockKey) {
+        if std::mem::take(&mut self.is_in_line) {
+            // It goes by itself if it has to.
+            let _ = store.stand_in_line(key, self.me, false).await;
+        }
+    }
+}
+
+/// What a writer that waits has seen of the one it waits for.
+pub(super) struct Watch {
+    began: Instant,
+    /// The version of the row, and since when it is that.
+    seen: Option<(i64, Instant)>,
+    /// Whose turn it is, and until when it is young.
+    holder: Option<(Uuid, Instant)>,
+    /// When it last said that it waits.
+    stood: Option<Instant>,
+}
+
+impl Watch {
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), seen: None, holder: None, stood: None }
+    }
+
+    /// The time until the next look.
+    pub(super) fn pause(&self) -> Duration {
+        let is_young = self.holder.is_some_and(|(_, until)| Instant::now() < until);
+        about(if is_young { LOOK } else { CLOSE_LOOK })
     }
 }
 

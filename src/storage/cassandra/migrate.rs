@@ -22,6 +22,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (3, "inventory", include_str!("migrations/0003_inventory.cql")),
     (4, "sessions and carts", include_str!("migrations/0004_sessions_and_carts.cql")),
     (5, "checkout and orders", include_str!("migrations/0005_checkout_and_orders.cql")),
+    (6, "errands", include_str!("migrations/0006_errands.cql")),
 ];
 
 /// The tables that migrations themselves need.

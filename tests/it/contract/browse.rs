@@ -493,8 +493,8 @@ async fn what_moves_while_a_page_is_read_is_on_it_once(store: &TestStore) {
                 if random.below(5) == 0 {
                     moved.category = "Прочее".into();
                     drafts.remove(&name);
-                } else if drafts.contains_key(&name) {
-                    drafts.insert(name, moved.clone());
+                } else if let Some(draft) = drafts.get_mut(&name) {
+                    *draft = moved.clone();
                 } else {
                     // What comes into the category is for those who read after it.
                     continue;

@@ -14,8 +14,8 @@ use vitrina::cache::Tiers;
 use vitrina::clock::{Clock, SystemClock, Timestamp};
 use vitrina::geo_zone::GeoZone;
 use vitrina::inventory::model::{
-    Line, MAX_OPEN, Mark, RawChange, RawEntry, Reservation, Shortage, StockKey, StockLevel,
-    StockRow, Token,
+    Ask, Errand, Line, MAX_OPEN, Mark, RawChange, RawEntry, Report, Reservation, Shortage,
+    StockKey, StockLevel, StockRow, Token, Told,
 };
 use vitrina::inventory::service::{Reserved, Standing, StockCaches};
 use vitrina::inventory::{InventoryService, InventoryStore};
@@ -37,6 +37,7 @@ crate::on_every_store!(
     lost_replies_are_settled_by_the_row_itself,
     a_ghost_of_a_lost_write_changes_nothing,
     two_services_share_a_row,
+    the_latest_errand_of_a_writer_counts,
     staff_set_and_adjust,
     an_older_level_is_never_shown_after_a_newer_one,
     watchers_are_told_of_every_row_and_of_the_last_change,
@@ -346,6 +347,12 @@ impl Lossy {
         self.random.lock().unwrap().below(of)
     }
 
+    /// Fails every other time.
+    fn half(&self) -> Result<(), StoreError> {
+        let (call, cause) = ("test", "no reply".to_owned());
+        if self.chance(2) == 0 { Ok(()) } else { Err(StoreError::Timeout { call, cause }) }
+    }
+
     fn here<T>(&self, value: T) -> Result<T, StoreError> {
         if self.is_away.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable { call: "test", cause: "away".to_owned() });
@@ -387,6 +394,37 @@ impl InventoryStore for Lossy {
 
     async fn line(&self, key: &StockKey) -> Result<Vec<Uuid>, StoreError> {
         self.store.line(key).await
+    }
+
+    async fn give_errand(&self, key: &StockKey, errand: &Errand) -> Result<(), StoreError> {
+        self.here(())?;
+        self.store.give_errand(key, errand).await?;
+        self.half()
+    }
+
+    async fn errands(&self, key: &StockKey) -> Result<Vec<Errand>, StoreError> {
+        self.half()?;
+        self.store.errands(key).await
+    }
+
+    async fn report_errand(
+        &self,
+        key: &StockKey,
+        from: Uuid,
+        number: i64,
+        report: &Report,
+    ) -> Result<(), StoreError> {
+        self.half()?;
+        self.store.report_errand(key, from, number, report).await
+    }
+
+    async fn errand_report(
+        &self,
+        key: &StockKey,
+        from: Uuid,
+    ) -> Result<Option<(i64, Report)>, StoreError> {
+        self.half()?;
+        self.store.errand_report(key, from).await
     }
 
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {
@@ -491,6 +529,65 @@ async fn two_services_share_a_row(store: &TestStore) {
     }
 }
 
+async fn the_latest_errand_of_a_writer_counts(store: &TestStore) {
+    if !store.store.is_shared() {
+        // One process has the folder: there is nobody to run errands for.
+        return;
+    }
+    let (store, key) = (store.store.as_ref(), key("A"));
+    let [a, b, c] = [Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3)];
+    let all_asks = || {
+        let token = new_token;
+        vec![
+            Ask::Reserve(token(), 3),
+            Ask::Settle(token()),
+            Ask::Close(token()),
+            Ask::TakeBack(token()),
+            Ask::Release { token: token(), units: 2, recorded: true },
+            Ask::Commit(token(), 1),
+            Ask::Set(Token::of_set(Uuid::new_v4()), 7),
+            Ask::Adjust(Token::of_adjustment("ключ «'\""), -7),
+        ]
+    };
+    let errand = |from, number, asks| Errand { from, to: c, number, asks };
+    let (first, second) = (errand(a, 10, all_asks()), errand(a, 12, all_asks()));
+    let other = errand(b, 5, vec![Ask::Settle(new_token())]);
+    for given in [&first, &other, &second, &first] {
+        store.give_errand(&key, given).await.unwrap();
+    }
+    assert_eq!(store.errands(&key).await.unwrap(), [second.clone(), other.clone()]);
+    let withdrawn = errand(a, 13, Vec::new());
+    store.give_errand(&key, &withdrawn).await.unwrap();
+    store.give_errand(&key, &second).await.unwrap();
+    assert_eq!(store.errands(&key).await.unwrap(), [withdrawn, other]);
+
+    assert_eq!(store.errand_report(&key, a).await.unwrap(), None);
+    let level = StockLevel {
+        quantity: 9,
+        reserved: 4,
+        version: 7,
+        updated_at: SystemClock.now().to_millis_precision(),
+    };
+    let told = [
+        Told::Done(level),
+        Told::Short(2),
+        Told::Undone,
+        Told::Below { reserved: 3 },
+        Told::TooMany,
+        Told::Reused,
+        Told::Impossible,
+        Told::Full,
+    ];
+    let report = Report::of(level, &told);
+    store.report_errand(&key, a, 12, &report).await.unwrap();
+    store.report_errand(&key, a, 10, &Report::DECLINED).await.unwrap();
+    let (number, found) = store.errand_report(&key, a).await.unwrap().unwrap();
+    assert_eq!((number, found.told(told.len()).unwrap()), (12, told.to_vec()));
+    store.report_errand(&key, a, 13, &Report::DECLINED).await.unwrap();
+    let (_, found) = store.errand_report(&key, a).await.unwrap().unwrap();
+    assert_eq!(found.told(3), None);
+}
+
 async fn staff_set_and_adjust(store: &TestStore) {
     let service = plain(store);
     let set = |product: &str, quantity| RawEntry {
@@ -558,6 +655,10 @@ forwarded!(InventoryStore for Slow by store {
     fn stock_turn(a: &StockKey) -> Option<(i64, Option<Uuid>)>;
     fn stand_in_line(a: &StockKey, b: Uuid, c: bool) -> ();
     fn line(a: &StockKey) -> Vec<Uuid>;
+    fn give_errand(a: &StockKey, b: &Errand) -> ();
+    fn errands(a: &StockKey) -> Vec<Errand>;
+    fn report_errand(a: &StockKey, b: Uuid, c: i64, d: &Report) -> ();
+    fn errand_report(a: &StockKey, b: Uuid) -> Option<(i64, Report)>;
     fn settled_stock_row(a: &StockKey) -> Option<StockRow>;
     fn change_stock(a: &StockKey, b: Option<i64>, c: &StockRow) -> bool;
     fn stock_up(a: Vec<(StockKey, i64)>, b: Timestamp) -> ();

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use vitrina::clock::Timestamp;
 use vitrina::geo_zone::GeoZone;
 use vitrina::inventory::InventoryStore;
-use vitrina::inventory::model::{StockKey, StockLevel, StockRow};
+use vitrina::inventory::model::{Errand, Report, StockKey, StockLevel, StockRow};
 use vitrina::product_id::ProductId;
 use vitrina::storage::StoreError;
 
@@ -63,6 +63,10 @@ forwarded!(InventoryStore for Planted by store {
     fn stock_turn(a: &StockKey) -> Option<(i64, Option<Uuid>)>;
     fn stand_in_line(a: &StockKey, b: Uuid, c: bool) -> ();
     fn line(a: &StockKey) -> Vec<Uuid>;
+    fn give_errand(a: &StockKey, b: &Errand) -> ();
+    fn errands(a: &StockKey) -> Vec<Errand>;
+    fn report_errand(a: &StockKey, b: Uuid, c: i64, d: &Report) -> ();
+    fn errand_report(a: &StockKey, b: Uuid) -> Option<(i64, Report)>;
     fn settled_stock_row(a: &StockKey) -> Option<StockRow>;
     fn stock_up(a: Vec<(StockKey, i64)>, b: Timestamp) -> ();
 } and {

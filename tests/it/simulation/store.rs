@@ -25,7 +25,7 @@ use vitrina::checkout::store::ScannedCheckouts;
 use vitrina::clock::Timestamp;
 use vitrina::geo_zone::GeoZone;
 use vitrina::inventory::InventoryStore;
-use vitrina::inventory::model::{StockKey, StockLevel, StockRow};
+use vitrina::inventory::model::{Errand, Report, StockKey, StockLevel, StockRow};
 use vitrina::orders::OrderStore;
 use vitrina::orders::model::{Month, Order, OrderEvent, OrderPlace};
 use vitrina::orders::store::{ScannedOrders, Slice};
@@ -594,6 +594,55 @@ impl InventoryStore for SimStore {
             line.filter(|(_, until)| **until > now).map(|(process, _)| *process).collect()
         })
         .await
+    }
+
+    async fn give_errand(&self, key: &StockKey, errand: &Errand) -> Result<(), StoreError> {
+        let (key, errand) = (key.clone(), errand.clone());
+        let give = move |world: &mut World| {
+            let errands = world.errands.entry(key).or_default();
+            // A later one wins, whichever arrives first.
+            if errands.get(&errand.from).is_none_or(|before| before.number < errand.number) {
+                errands.insert(errand.from, errand);
+            }
+        };
+        self.write("give_errand", None, 1_000, give).await
+    }
+
+    async fn errands(&self, key: &StockKey) -> Result<Vec<Errand>, StoreError> {
+        self.read("errands", |world| {
+            world
+                .errands
+                .get(key)
+                .into_iter()
+                .flat_map(|errands| errands.values().cloned())
+                .collect()
+        })
+        .await
+    }
+
+    async fn report_errand(
+        &self,
+        _: &StockKey,
+        from: Uuid,
+        number: i64,
+        report: &Report,
+    ) -> Result<(), StoreError> {
+        let report = report.clone();
+        let tell = move |world: &mut World| {
+            let last = world.reports.get(&from).map_or(0, |(last, _)| *last);
+            if last < number {
+                world.reports.insert(from, (number, report));
+            }
+        };
+        self.write("report_errand", None, 1_000, tell).await
+    }
+
+    async fn errand_report(
+        &self,
+        _: &StockKey,
+        from: Uuid,
+    ) -> Result<Option<(i64, Report)>, StoreError> {
+        self.read("errand_report", |world| world.reports.get(&from).cloned()).await
     }
 
     async fn settled_stock_row(&self, key: &StockKey) -> Result<Option<StockRow>, StoreError> {

@@ -9,7 +9,7 @@ use vitrina::cart::model::{CartLog, Checkpoint, HandOver, KeyNote, Operation};
 use vitrina::catalog::model::Product;
 use vitrina::checkout::model::Checkout;
 use vitrina::clock::Timestamp;
-use vitrina::inventory::model::{Mark, StockKey, StockRow, Token};
+use vitrina::inventory::model::{Errand, Mark, Report, StockKey, StockRow, Token};
 use vitrina::orders::model::{Month, Order, OrderEvent, OrderPlace, UnitsStand, day_of};
 use vitrina::owner::Owner;
 use vitrina::product_id::ProductId;
@@ -103,6 +103,8 @@ pub struct World {
     pub stocked: BTreeMap<StockKey, i64>,
     pub stock: BTreeMap<StockKey, StockRow>,
     pub line: BTreeMap<StockKey, BTreeMap<Uuid, Instant>>,
+    pub errands: BTreeMap<StockKey, BTreeMap<Uuid, Errand>>,
+    pub reports: BTreeMap<Uuid, (i64, Report)>,
     pub checkouts: BTreeMap<(Owner, String), Checkout>,
     pub orders: BTreeMap<Uuid, Order>,
     pub events: BTreeMap<Uuid, BTreeMap<(Timestamp, Uuid), OrderEvent>>,
