@@ -16,7 +16,7 @@ use crate::support::documents::bomb;
 const VISITORS: Crowd =
     Crowd { browsing: 4, filling: 0, buying: 0, pause: Duration::from_millis(5) };
 /// Pause of a slow client between two bytes.
-const DRIP: Duration = Duration::from_millis(500);
+const DRIP: Duration = Duration::from_millis(430);
 /// Fragments of a bomb, each of which has the next one in it twice.
 const FRAGMENTS: usize = 24;
 /// Clients that throw bombs.
@@ -146,7 +146,11 @@ async fn slow_clients_are_cut_off_and_hold_up_nobody() {
     );
     print("slow bodies", &before, &during, &more);
     during.assert_no_errors(&["TIMEOUT"]);
-    for (_, told) in ends {
+    // One that sends in the very moment when it is cut off may not get to read why: its connection is
+    // reset, and what was sent to it before that is lost.
+    let unheard = ends.iter().filter(|(_, told)| told.is_empty()).count();
+    assert!(unheard <= ends.len() / 5, "{unheard} were not told why");
+    for (_, told) in ends.iter().filter(|(_, told)| !told.is_empty()) {
         assert!(told.starts_with("HTTP/1.1 504 "), "{told}");
     }
 }
