@@ -23,7 +23,7 @@ use vitrina::product_id::ProductId;
 use vitrina::storage::StoreError;
 use vitrina::telemetry::Metrics;
 
-use crate::support::gate::forwarded;
+use crate::support::gate::forwarded_stock;
 use crate::support::stores::TestStore;
 use crate::support::{Random, seed};
 
@@ -649,19 +649,8 @@ struct Slow {
     goes_on: Notify,
 }
 
-forwarded!(InventoryStore for Slow by store {
-    fn stock_zones(a: &ProductId) -> Vec<GeoZone>;
-    fn stock_row(a: &StockKey) -> Option<StockRow>;
-    fn stock_turn(a: &StockKey) -> Option<(i64, Option<Uuid>)>;
-    fn stand_in_line(a: &StockKey, b: Uuid, c: bool) -> ();
-    fn line(a: &StockKey) -> Vec<Uuid>;
-    fn give_errand(a: &StockKey, b: &Errand) -> ();
-    fn errands(a: &StockKey) -> Vec<Errand>;
-    fn report_errand(a: &StockKey, b: Uuid, c: i64, d: &Report) -> ();
-    fn errand_report(a: &StockKey, b: Uuid) -> Option<(i64, Report)>;
-    fn settled_stock_row(a: &StockKey) -> Option<StockRow>;
+forwarded_stock!(Slow by store {
     fn change_stock(a: &StockKey, b: Option<i64>, c: &StockRow) -> bool;
-    fn stock_up(a: Vec<(StockKey, i64)>, b: Timestamp) -> ();
 } and {
     async fn stock_levels(&self, keys: &[StockKey]) -> Result<Vec<Option<StockLevel>>, StoreError> {
         let levels = self.store.stock_levels(keys).await;

@@ -14,7 +14,7 @@ use vitrina::product_id::ProductId;
 use vitrina::storage::StoreError;
 
 use crate::support::Random;
-use crate::support::gate::forwarded;
+use crate::support::gate::forwarded_stock;
 
 /// What is wrong with a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,18 +57,7 @@ impl Planted {
     }
 }
 
-forwarded!(InventoryStore for Planted by store {
-    fn stock_zones(a: &ProductId) -> Vec<GeoZone>;
-    fn stock_row(a: &StockKey) -> Option<StockRow>;
-    fn stock_turn(a: &StockKey) -> Option<(i64, Option<Uuid>)>;
-    fn stand_in_line(a: &StockKey, b: Uuid, c: bool) -> ();
-    fn line(a: &StockKey) -> Vec<Uuid>;
-    fn give_errand(a: &StockKey, b: &Errand) -> ();
-    fn errands(a: &StockKey) -> Vec<Errand>;
-    fn report_errand(a: &StockKey, b: Uuid, c: i64, d: &Report) -> ();
-    fn errand_report(a: &StockKey, b: Uuid) -> Option<(i64, Report)>;
-    fn settled_stock_row(a: &StockKey) -> Option<StockRow>;
-    fn stock_up(a: Vec<(StockKey, i64)>, b: Timestamp) -> ();
+forwarded_stock!(Planted by store {
 } and {
     async fn stock_levels(&self, keys: &[StockKey]) -> Result<Vec<Option<StockLevel>>, StoreError> {
         let mut levels = self.store.stock_levels(keys).await?;

@@ -109,6 +109,28 @@ macro_rules! forwarded {
 
 pub(crate) use forwarded;
 
+/// The same for stock, with all the calls that no store in front changes.
+macro_rules! forwarded_stock {
+    ($front:ident by $inner:ident { $($more:tt)* } and { $($rest:tt)* }) => {
+        $crate::support::gate::forwarded!(InventoryStore for $front by $inner {
+            fn stock_zones(a: &ProductId) -> Vec<GeoZone>;
+            fn stock_row(a: &StockKey) -> Option<StockRow>;
+            fn stock_turn(a: &StockKey) -> Option<(i64, Option<Uuid>)>;
+            fn stand_in_line(a: &StockKey, b: Uuid, c: bool) -> ();
+            fn line(a: &StockKey) -> Vec<Uuid>;
+            fn give_errand(a: &StockKey, b: &Errand) -> ();
+            fn errands(a: &StockKey) -> Vec<Errand>;
+            fn report_errand(a: &StockKey, b: Uuid, c: i64, d: &Report) -> ();
+            fn errand_report(a: &StockKey, b: Uuid) -> Option<(i64, Report)>;
+            fn settled_stock_row(a: &StockKey) -> Option<StockRow>;
+            fn stock_up(a: Vec<(StockKey, i64)>, b: Timestamp) -> ();
+            $($more)*
+        } and { $($rest)* });
+    };
+}
+
+pub(crate) use forwarded_stock;
+
 forwarded!(CatalogStore for Gate by inner {
     fn upsert_products(a: Vec<ProductDraft>, b: Timestamp) -> Vec<Upserted>;
     fn delete_products(a: &[ProductId], b: Timestamp) -> Vec<Deleted>;
@@ -150,19 +172,8 @@ forwarded!(CatalogStore for Gate by inner {
     }
 });
 
-forwarded!(InventoryStore for Gate by inner {
-    fn stock_zones(a: &ProductId) -> Vec<GeoZone>;
-    fn stock_row(a: &StockKey) -> Option<StockRow>;
-    fn stock_turn(a: &StockKey) -> Option<(i64, Option<Uuid>)>;
-    fn stand_in_line(a: &StockKey, b: Uuid, c: bool) -> ();
-    fn line(a: &StockKey) -> Vec<Uuid>;
-    fn give_errand(a: &StockKey, b: &Errand) -> ();
-    fn errands(a: &StockKey) -> Vec<Errand>;
-    fn report_errand(a: &StockKey, b: Uuid, c: i64, d: &Report) -> ();
-    fn errand_report(a: &StockKey, b: Uuid) -> Option<(i64, Report)>;
-    fn settled_stock_row(a: &StockKey) -> Option<StockRow>;
+forwarded_stock!(Gate by inner {
     fn change_stock(a: &StockKey, b: Option<i64>, c: &StockRow) -> bool;
-    fn stock_up(a: Vec<(StockKey, i64)>, b: Timestamp) -> ();
 } and {
     async fn stock_levels(
         &self,
