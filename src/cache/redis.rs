@@ -72,11 +72,11 @@ struct ClockReading {
 
 /// What a call is made for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Needs {
-    /// Its answer.
-    Answer,
+enum Purpose {
+    /// To read something.
+    Read,
     /// To store something: a Redis that refuses it is none the worse for those who read.
-    Nothing,
+    Store,
 }
 
 /// What [`Redis::read`] brought.
@@ -133,7 +133,7 @@ impl Redis {
         pipe.cmd("TIME").cmd("MGET").arg(keys);
         let mut connection = link.connection.clone();
         let answer = pipe.query_async::<((i64, i64), Vec<Option<Bytes>>)>(&mut connection);
-        let (time, values) = self.call(&link, Needs::Answer, answer).await?;
+        let (time, values) = self.call(&link, Purpose::Read, answer).await?;
         let micros = micros(time);
         link.read_clock(micros);
         (values.len() == keys.len()).then_some(Reading { sent, micros, values })
@@ -151,23 +151,23 @@ impl Redis {
         if link.clock().ours.elapsed() > CLOCK_LIFE {
             let time = redis::cmd("TIME");
             let answer = time.query_async::<(i64, i64)>(&mut connection);
-            let Some(time) = self.call(&link, Needs::Answer, answer).await else { return };
+            let Some(time) = self.call(&link, Purpose::Read, answer).await else { return };
             link.read_clock(micros(time));
         }
         if let Some(script) = prepare(link.clock().micros_at(since)) {
             let stored = script.invoke_async::<()>(&mut connection);
-            self.call(&link, Needs::Nothing, stored).await;
+            self.call(&link, Purpose::Store, stored).await;
         }
     }
 
-    /// Runs a script for its answer; `None` if there was none.
+    /// Runs a script that stores something, for its answer; `None` if there was none.
     pub(super) async fn ask<T: FromRedisValue>(
         self: &Arc<Self>,
         script: &ScriptInvocation<'_>,
     ) -> Option<T> {
         let link = self.link()?;
         let mut connection = link.connection.clone();
-        self.call(&link, Needs::Answer, script.invoke_async::<T>(&mut connection)).await
+        self.call(&link, Purpose::Store, script.invoke_async::<T>(&mut connection)).await
     }
 
     /// Sends a message to a channel, and compares the clocks.
@@ -177,7 +177,7 @@ impl Redis {
         pipe.cmd("TIME").cmd("PUBLISH").arg(channel).arg(message);
         let mut connection = link.connection.clone();
         let answer = pipe.query_async::<((i64, i64), i64)>(&mut connection);
-        if let Some((time, _)) = self.call(&link, Needs::Answer, answer).await {
+        if let Some((time, _)) = self.call(&link, Purpose::Read, answer).await {
             link.read_clock(micros(time));
         }
     }
@@ -186,7 +186,7 @@ impl Redis {
     async fn call<T>(
         self: &Arc<Self>,
         link: &Arc<Link>,
-        needs: Needs,
+        purpose: Purpose,
         call: impl Future<Output = RedisResult<T>>,
     ) -> Option<T> {
         match timeout(RESPONSE_TIMEOUT, call).await {
@@ -201,7 +201,7 @@ impl Redis {
                 self.give_up(link, &error.to_string(), pause);
             }
             // One that is full still reads.
-            Ok(Err(error)) if needs == Needs::Nothing && error.code().is_some() => {
+            Ok(Err(error)) if purpose == Purpose::Store && error.code().is_some() => {
                 tracing::debug!(%error, "Redis did not store a value");
             }
             Ok(Err(error)) => self.failed(link, &error.to_string()),

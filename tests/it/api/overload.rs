@@ -14,7 +14,7 @@ use vitrina::server::{Role, WorkLimits};
 use super::failures::serve_silent;
 use super::{UPSERT, product, staff};
 use crate::support::http::{Answer, HttpClient};
-use crate::support::redis::shared_redis;
+use crate::support::redis::{PrivateRedis, shared_redis};
 use crate::support::server::{TestServer, token};
 use crate::support::stores::TestStore;
 
@@ -218,6 +218,38 @@ async fn instances_on_one_redis_give_a_client_one_share() {
     ask(&a.http, Some(&known), CART).await;
     until("the other has heard of it", async || {
         b.http.query_as(&known, CART, json!({})).await.code() == "RATE_LIMITED"
+    })
+    .await;
+}
+
+/// The ids of those who are connected to a Redis to ask it, and how often it refused to store something.
+fn seen_by(redis: &PrivateRedis) -> (Vec<String>, u64) {
+    let clients = redis.command(&["CLIENT", "LIST", "TYPE", "normal"]);
+    let ours = clients.lines().filter(|client| !client.contains("cmd=client"));
+    let ids = ours.filter_map(|client| Some(client.split_once(' ')?.0.to_owned())).collect();
+    let errors = redis.command(&["INFO", "errorstats"]);
+    let refused = errors.lines().find_map(|line| line.strip_prefix("errorstat_OOM:count="));
+    (ids, refused.map_or(0, |count| count.trim().parse().unwrap()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_redis_is_not_given_up_for_shares_that_it_cannot_keep() {
+    let Some(redis) = PrivateRedis::start(&["--maxmemory", "1"]) else { return };
+    let server = TestServer::start_on(TestStore::embedded().await, |config| {
+        limited(|rates| rates.identity = Some(Rate { per_second: 1_000, burst: 1_000 }))(config);
+        config.cache = CacheConfig::Redis(redis.config());
+    })
+    .await;
+    let known = token("u", Role::Customer);
+    // One that is slow may be given up, but not whenever it is tried.
+    until("the connection outlives ten refusals", async || {
+        let (connected, refused) = seen_by(&redis);
+        until("ten shares are refused", async || {
+            server.http.query_as(&known, CART, json!({})).await;
+            seen_by(&redis).1 >= refused + 10
+        })
+        .await;
+        !connected.is_empty() && seen_by(&redis).0 == connected
     })
     .await;
 }
