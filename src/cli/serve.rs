@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::documents::DoorArgs;
@@ -281,7 +280,7 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
     if let Some(dir) = documents {
         config.trusted = Some(Trusted::load(&dir, &config.limits, config.introspection).await?);
     }
-    let listener = TcpListener::bind(config.listen).await.map_err(|error| {
+    let listener = server::listen(config.listen).map_err(|error| {
         Failure::Other(format!("--listen / VITRINA_LISTEN: {}: {error}", config.listen))
     })?;
     let address = listener

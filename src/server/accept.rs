@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::connection::{Phase, Phases, Timed};
@@ -48,6 +48,19 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// of HTTP/1.1 whatever it speaks.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
     content-length: 0\r\n\r\n";
+
+/// Clients that may have connected before they are let in. With tokio's 1,024 some of two thousand that
+/// came at once were reset by the system. It may be set to allow fewer (`net.core.somaxconn`).
+const BACKLOG: u32 = 4_096;
+
+/// Opens an address for clients.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // An instance that is started again does not have to wait for its last connections to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// Serves until `stop` is over, and then until all clients have been seen out. `router` has the
 /// routes of `app`, and perhaps others.

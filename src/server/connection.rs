@@ -4,6 +4,9 @@
 //! between two requests as part of it, and does not bound the time that a client takes to read an
 //! answer. Here a client that has begun to speak has little time to finish a head, may be quiet
 //! between two requests for much longer, and must go on reading what is written to it.
+//!
+//! A connection that is closed while the client still speaks is reset, and the client loses the answer
+//! that tells it why. So what it says after the end is read for a moment, and thrown away.
 
 use std::io;
 use std::pin::Pin;
@@ -17,6 +20,13 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::config::ConnectionLimits;
+
+/// How long a client may take to notice that it was told the last …
+const LINGER: Duration = Duration::from_secs(1);
+/// … and how much of what it goes on to say is listened to.
+const LINGER_BYTES: usize = 256 << 10;
+/// As much as is thrown away at once.
+const SCRAP: usize = 4 << 10;
 
 /// What is going on, on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,12 +73,35 @@ pub(super) struct Timed {
     head: Timer,
     /// Runs while the client takes nothing.
     taking: Timer,
+    /// Runs while the client has been told the last and has not hung up.
+    lingering: Timer,
+    /// What may still be listened to then.
+    left: usize,
 }
 
 impl Timed {
     pub(super) fn new(stream: TcpStream, phases: Phases, limits: &ConnectionLimits) -> Self {
         let (head, taking) = (Timer::new(limits.head_within), Timer::new(limits.take_within));
-        Self { stream, phases, head, taking }
+        Self { stream, phases, head, taking, lingering: Timer::new(LINGER), left: LINGER_BYTES }
+    }
+
+    /// Ready when the client has hung up, too, or was given time enough for it.
+    fn linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let mut scrap = [0; SCRAP];
+            let mut scrap = ReadBuf::new(&mut scrap);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut scrap) {
+                Poll::Ready(Ok(())) if !scrap.filled().is_empty() => {
+                    self.left = self.left.saturating_sub(scrap.filled().len());
+                    if self.left == 0 {
+                        return Poll::Ready(());
+                    }
+                }
+                // It has hung up.
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return self.lingering.poll(cx),
+            }
+        }
     }
 
     /// What writing came to, unless the client has taken nothing for too long.
@@ -152,7 +185,10 @@ impl AsyncWrite for Timed {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        let this = self.get_mut();
+        // Nothing changes if it is done again, as it is whenever the client is waited for.
+        ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+        this.linger(cx).map(Ok)
     }
 }
 

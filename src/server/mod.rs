@@ -33,7 +33,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
-pub use accept::serve;
+pub use accept::{listen, serve};
 pub(crate) use admission::Admission;
 pub use admission::WorkLimits;
 pub(crate) use document::Documents;

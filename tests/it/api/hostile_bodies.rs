@@ -95,6 +95,22 @@ async fn a_body_that_is_announced_too_large_is_refused_before_it_comes() {
     }
 }
 
+/// A connection that is closed with input left unread is reset, and whoever is reset may lose an answer
+/// that has come.
+#[tokio::test]
+async fn who_still_sends_when_it_is_refused_is_not_reset() {
+    let server = TestServer::start().await;
+    let mut connection = TcpStream::connect(server.address).await.unwrap();
+    let head = format!("{HEAD}content-length: {}\r\n\r\n", 10 * LIMIT);
+    connection.write_all(&[head.as_bytes(), &vec![b' '; LIMIT / 2]].concat()).await.unwrap();
+    let mut told = [0; 4_096];
+    let length = connection.read(&mut told).await.unwrap();
+    assert!(told[..length].starts_with(b"HTTP/1.1 413 "), "{}", String::from_utf8_lossy(&told));
+    connection.write_all(&vec![b' '; LIMIT]).await.expect("the connection was reset");
+    connection.shutdown().await.unwrap();
+    while connection.read(&mut told).await.expect("the connection was reset") > 0 {}
+}
+
 #[tokio::test]
 async fn a_client_that_waits_to_send_too_much_is_told_not_to() {
     let server = TestServer::start().await;

@@ -127,11 +127,14 @@ async fn slow_clients_are_cut_off_and_hold_up_nobody() {
             std::future::pending::<()>().await;
         };
         let mut told = [0; 512];
-        let length = tokio::select! {
-            () = drip => 0,
-            read = read.read(&mut told) => read.unwrap_or(0),
+        let told = tokio::select! {
+            () = drip => unreachable!("it waits for ever in the end"),
+            read = read.read(&mut told) => match read {
+                Ok(length) => String::from_utf8_lossy(&told[..length]).into_owned(),
+                Err(error) => error.to_string(),
+            },
         };
-        (began.elapsed(), String::from_utf8_lossy(&told[..length]).into_owned())
+        (began.elapsed(), told)
     };
     let count = by_version(100, 2_000);
     let (before, during, ends) =
@@ -146,11 +149,7 @@ async fn slow_clients_are_cut_off_and_hold_up_nobody() {
     );
     print("slow bodies", &before, &during, &more);
     during.assert_no_errors(&["TIMEOUT"]);
-    // One that sends in the very moment when it is cut off may not get to read why: its connection is
-    // reset, and what was sent to it before that is lost.
-    let unheard = ends.iter().filter(|(_, told)| told.is_empty()).count();
-    assert!(unheard <= ends.len() / 5, "{unheard} were not told why");
-    for (_, told) in ends.iter().filter(|(_, told)| !told.is_empty()) {
-        assert!(told.starts_with("HTTP/1.1 504 "), "{told}");
-    }
+    let unheard: Vec<_> =
+        ends.iter().filter(|(_, told)| !told.starts_with("HTTP/1.1 504 ")).collect();
+    assert!(unheard.is_empty(), "{} were not told why: {unheard:?}", unheard.len());
 }
