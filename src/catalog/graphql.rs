@@ -20,7 +20,7 @@ use crate::error::{Error, UserError};
 use crate::graphql::{
     ContextExt, DateTimeScalar, Fetch, Json, Leaf, LeafObject, Leaves, MoneyInput,
 };
-use crate::inventory::graphql::{StockNode, stock_of, stocks_of};
+use crate::inventory::graphql::{StockNode, foresee_stock, stock_of, stocks_of};
 use crate::money::{Currency, Money};
 use crate::page::PageArgs;
 use pages::ProductsArgs;
@@ -36,6 +36,7 @@ impl CatalogQuery {
     #[graphql(cache_control(max_age = 1))]
     async fn product(&self, ctx: &Context<'_>, id: ID) -> Result<Option<ProductNode>> {
         let id = ProductId::parse(&id).map_err(|fault| Error::argument("id", fault))?;
+        foresee_stock(ctx, std::slice::from_ref(&id))?;
         Ok(ctx.request()?.products.load(id).await?.map(Leaf))
     }
 
@@ -54,6 +55,7 @@ impl CatalogQuery {
             ProductId::parse(id).map_err(|fault| Error::argument(&format!("ids.{index}"), fault))
         });
         let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        foresee_stock(ctx, &ids)?;
         let products = ctx.request()?.products.load_many(ids).await?;
         Ok(products.into_iter().map(|product| product.map(Leaf)).collect())
     }

@@ -36,7 +36,13 @@ pub trait Fetch: Send + Sync + 'static {
 
 type Answer<T> = Result<Option<T>, Error>;
 
-enum Entry<T> {
+struct Entry<T> {
+    progress: Progress<T>,
+    /// Whether a resolver has asked for it, and not only somebody who foresaw that one would.
+    is_asked_for: bool,
+}
+
+enum Progress<T> {
     Loading(Vec<oneshot::Sender<Answer<T>>>),
     Loaded(Answer<T>),
 }
@@ -97,7 +103,30 @@ impl<F: Fetch> Loader<F> {
         Ok(rows)
     }
 
+    /// Has a row read with those that are asked for now, because a resolver will ask for it when it
+    /// has one of them.
+    pub fn foresee(&self, key: F::Key) {
+        self.enter(&mut self.state(), key);
+    }
+
     fn ask(&self, key: F::Key) -> Asked<F::Row> {
+        let mut state = self.state();
+        let entry = self.enter(&mut state, key);
+        if std::mem::replace(&mut entry.is_asked_for, true) {
+            OperationStats::cache_hit();
+        }
+        match &mut entry.progress {
+            Progress::Loaded(answer) => Asked::Known(answer.clone()),
+            Progress::Loading(waiting) => {
+                let (tell, told) = oneshot::channel();
+                waiting.push(tell);
+                Asked::Waiting(told)
+            }
+        }
+    }
+
+    /// What is known in the present age.
+    fn state(&self) -> MutexGuard<'_, State<F>> {
         let mut state = lock(&self.shared.state);
         let age = self.rounds.age();
         if state.age != age {
@@ -105,27 +134,19 @@ impl<F: Fetch> Loader<F> {
             state.entries.clear();
             state.round.clear();
         }
-        match state.entries.get_mut(&key) {
-            Some(Entry::Loaded(answer)) => {
-                OperationStats::cache_hit();
-                Asked::Known(answer.clone())
+        state
+    }
+
+    /// The entry of a key, which is read with the next round if it is new.
+    fn enter<'s>(&self, state: &'s mut State<F>, key: F::Key) -> &'s mut Entry<F::Row> {
+        let State { entries, round, .. } = state;
+        entries.entry(key).or_insert_with_key(|key| {
+            round.push(key.clone());
+            if round.len() == 1 {
+                self.rounds.add(Box::pin(read_round(self.shared.clone())));
             }
-            Some(Entry::Loading(waiting)) => {
-                OperationStats::cache_hit();
-                let (tell, told) = oneshot::channel();
-                waiting.push(tell);
-                Asked::Waiting(told)
-            }
-            None => {
-                let (tell, told) = oneshot::channel();
-                state.entries.insert(key.clone(), Entry::Loading(vec![tell]));
-                state.round.push(key);
-                if state.round.len() == 1 {
-                    self.rounds.add(Box::pin(read_round(self.shared.clone())));
-                }
-                Asked::Waiting(told)
-            }
-        }
+            Entry { progress: Progress::Loading(Vec::new()), is_asked_for: false }
+        })
     }
 }
 
@@ -143,8 +164,10 @@ async fn read_round<F: Fetch>(shared: Arc<Shared<F>>) {
         Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
     };
     for (key, answer) in keys.into_iter().zip(answers) {
-        let before = state.entries.insert(key, Entry::Loaded(answer.clone()));
-        if let Some(Entry::Loading(waiting)) = before {
+        // Gone if the loader had to forget meanwhile.
+        let Some(entry) = state.entries.get_mut(&key) else { continue };
+        let before = std::mem::replace(&mut entry.progress, Progress::Loaded(answer.clone()));
+        if let Progress::Loading(waiting) = before {
             for tell in waiting {
                 // A resolver that was dropped no longer wants to know.
                 let _ = tell.send(answer.clone());
@@ -286,6 +309,22 @@ mod tests {
         let rows = rounds.drive(twice).await;
         assert_eq!(rows, [None, Some("2".to_owned()), Some("6".to_owned())]);
         assert_eq!(*fetch.0.lock().unwrap(), [vec![2, 3], vec![6]]);
+    }
+
+    #[tokio::test]
+    async fn what_is_foreseen_is_read_with_what_is_asked_for_and_counts_for_whoever_asks() {
+        let (fetch, rounds, loader) = loader();
+        let asks = async {
+            loader.foresee(4);
+            loader.foresee(4);
+            let first = loader.load(2).await.unwrap();
+            (first, loader.load(4).await.unwrap(), loader.load(4).await.unwrap())
+        };
+        let (rows, reads) = OperationStats::collect(rounds.drive(asks)).await;
+        assert_eq!(rows, (Some("2".to_owned()), Some("4".to_owned()), Some("4".to_owned())));
+        assert_eq!(*fetch.0.lock().unwrap(), [vec![4, 2]]);
+        // The second one who asked.
+        assert_eq!(reads.cache_hits, 1);
     }
 
     #[tokio::test]

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
-use async_graphql::{Context, Enum, ID, InputObject, Object, Result, SimpleObject, Subscription};
+use async_graphql::{
+    Context, Enum, ID, InputObject, Object, Result, SimpleObject, Subscription, Value,
+};
 use async_trait::async_trait;
 use futures_util::stream::{Stream, StreamExt};
 
@@ -132,6 +134,38 @@ pub async fn stock_of(
     let key = StockKey { product: product.clone(), zone };
     let level = request.stock.load(key.clone()).await?;
     Ok(level.map(|level| Stock::node(&request.shop.inventory, key, level)))
+}
+
+/// Has the stock that will be asked for of these products read together with them: the fields of the
+/// operation below the present one tell. What is left out by a directive is not looked at.
+pub fn foresee_stock(ctx: &Context<'_>, products: &[ProductId]) -> Result<()> {
+    let request = ctx.request()?;
+    for field in ctx.field().selection_set() {
+        let is_plain = || field.directives().is_ok_and(|directives| directives.is_empty());
+        match field.name() {
+            "stock" if is_plain() => {
+                // What is wrong with an argument is told by the field itself.
+                let Ok(arguments) = field.arguments() else { continue };
+                let zone = arguments.iter().find_map(|(_, value)| match value {
+                    Value::String(zone) => GeoZone::parse(zone).ok(),
+                    _ => None,
+                });
+                let Some(zone) = zone else { continue };
+                for product in products {
+                    request
+                        .stock
+                        .foresee(StockKey { product: product.clone(), zone: zone.clone() });
+                }
+            }
+            "stocks" if is_plain() => {
+                for product in products {
+                    request.zones.foresee(product.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The stock of a product in all zones; for the product's own fields.

@@ -3,8 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{data, delete, faults, product, staff, stock as sell};
+use crate::support::gate::Gate;
 use crate::support::http::HttpClient;
 use crate::support::server::{TestServer, token};
+use crate::support::stores::TestStore;
+use vitrina::config::CacheConfig;
 use vitrina::server::Role;
 
 on_every_server! {
@@ -178,4 +181,34 @@ async fn stock_outlives_its_product(server: &TestServer) {
     sell(&server.http, &[product("A", "Книги", "10")]).await;
     let shown = data(&server.http, SHOWN, json!({ "id": "A", "zone": "Москва" })).await;
     assert_eq!(shown["product"]["stock"]["available"], 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stock_of_a_card_is_read_together_with_it() {
+    let mut store = TestStore::embedded().await;
+    let gate = Gate::new(store.store.clone());
+    store.store = gate.clone();
+    let server = TestServer::start_on(store, |config| config.cache = CacheConfig::Off).await;
+    sell(&server.http, &[product("A", "Книги", "10")]).await;
+    change(&server.http, SET, &[entry("A", "Москва", 4)]).await;
+    let query = "query($id: ID!, $zone: String!, $not: Boolean!) { product(id: $id) {
+        ...Card other: stock(geoZone: \"Тула\") @skip(if: $not) { available } } }
+        fragment Card on Product { name stock(geoZone: $zone) { available } }";
+    // Both are under way before either is there; what is left out is not read.
+    for (id, seen) in
+        [("A", json!({ "name": "Товар A", "stock": { "available": 4 } })), ("B", json!(null))]
+    {
+        gate.open(false);
+        let (http, variables) =
+            (server.http.clone(), json!({ "id": id, "zone": "Москва", "not": true }));
+        let shown = tokio::spawn(async move { data(&http, query, variables).await });
+        gate.holds(2).await;
+        gate.open(true);
+        assert_eq!(shown.await.unwrap()["product"], seen);
+    }
+    // A zone that is none is told of by the field, as ever.
+    let variables = json!({ "id": "A", "zone": "", "not": true });
+    let answer = server.http.query(query, variables).await.json();
+    assert_eq!(answer["errors"][0]["path"], json!(["product", "stock"]));
+    assert_eq!(answer["errors"][0]["extensions"]["code"], "BAD_USER_INPUT");
 }
