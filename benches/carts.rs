@@ -15,8 +15,8 @@
 //! - `long`: `cart` after ten thousand operations beside `cart` after ten;
 //! - `many`: both among many carts beside both among few.
 //!
-//! A guest makes a few requests in a row, so what is known of the session is mostly cached; the
-//! loops beside it do not read sessions. `VITRINA_BENCH_CONNECTIONS`, `VITRINA_BENCH_ROUNDS` and
+//! A guest makes eight requests in a row, for which the session is read once; the loops beside it
+//! read it as often. `VITRINA_BENCH_CONNECTIONS`, `VITRINA_BENCH_ROUNDS` and
 //! `VITRINA_BENCH_SECONDS` (of a round) change the load, `VITRINA_BENCH_CARTS` how many carts are
 //! many.
 

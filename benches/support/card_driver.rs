@@ -21,13 +21,15 @@ use super::window::ZONE;
 use super::{Result, worker};
 
 /// The statement that the shop reads a card with.
-pub(super) const PRODUCT: &str = "SELECT name, description, category, price, currency, attrs, image_url, \
-                       created_at, updated_at, version FROM ks.product_by_id WHERE product_id = ?";
+pub(super) const PRODUCT: &str = "SELECT product_id, name, description, category, price, currency, attrs, \
+                       image_url, created_at, updated_at, version FROM ks.product_by_id \
+                       WHERE product_id = ?";
 
 /// Its row. That it can be read into these columns is all that is asked of it.
 #[derive(DeserializeRow)]
 #[allow(dead_code, reason = "read from the answer and thrown away: that is the work measured")]
 pub(super) struct ProductRow<'a> {
+    product_id: &'a str,
     name: &'a str,
     description: Option<String>,
     category: &'a str,

@@ -28,7 +28,9 @@ use super::store::{Care, CatalogStore, Counted, Deleted, ScanStep, Upserted};
 use crate::clock::Timestamp;
 use crate::fault;
 use crate::money::{Currency, Money};
-use crate::storage::cassandra::{Access, CassandraStore, Statement, Statements, from_cql, to_cql};
+use crate::storage::cassandra::{
+    Access, CassandraStore, KEYS_AT_ONCE, Statement, Statements, from_cql, to_cql,
+};
 use crate::storage::{OpenError, StoreError, to_its_end};
 
 /// Most reads or writes of one call that are under way at once: enough to hide the network, and
@@ -56,6 +58,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// The prepared statements of the catalogue.
 pub struct CatalogStatements {
     product: Statement,
+    products: Statement,
     product_fresh: Statement,
     product_whole: Statement,
     product_write: Statement,
@@ -73,6 +76,7 @@ impl CatalogStatements {
         // writes that race the larger version wins as a whole, on every replica.
         Ok(Self {
             product: statements.prepare("product_by_id", PRODUCT, Access::ReadOne, READ).await?,
+            products: statements.prepare("product_by_id", PRODUCTS, Access::ReadOne, READ).await?,
             product_fresh: statements
                 .prepare("product_by_id", PRODUCT, Access::ReadQuorum, READ)
                 .await?,
@@ -142,6 +146,23 @@ impl CatalogStatements {
         let row: Option<ProductRow<'_>> =
             rows.maybe_first_row().map_err(|error| statement.unexpected(&error))?;
         row.map_or(Ok(Before::default()), |row| row.into_before(id.clone(), statement))
+    }
+
+    /// Reads a few products at once, in the order of their ids.
+    async fn read_part(&self, ids: &[ProductId]) -> Result<Vec<Option<Product>>, StoreError> {
+        let statement = &self.products;
+        let keys: Vec<&str> = ids.iter().map(ProductId::as_str).collect();
+        let answer = statement.run_for((keys,), ids.len()).await?;
+        let answer = answer.into_rows_result().map_err(|error| statement.unexpected(&error))?;
+        let known: HashMap<&str, &ProductId> = ids.iter().map(|id| (id.as_str(), id)).collect();
+        let mut found = HashMap::with_capacity(ids.len());
+        for row in answer.rows().map_err(|error| statement.unexpected(&error))? {
+            let row: ProductRow<'_> = row.map_err(|error| statement.unexpected(&error))?;
+            let Some(&id) = known.get(row.product_id) else { continue };
+            found.insert(id, row.into_before(id.clone(), statement)?.product);
+        }
+        // An id may be there twice.
+        Ok(ids.iter().map(|id| found.get(id).cloned().flatten()).collect())
     }
 
     async fn read_many(
@@ -377,13 +398,24 @@ impl CatalogStatements {
 const SCAN_PRODUCTS: &str = "SELECT token(product_id), product_id FROM ks.product_by_id \
                              WHERE token(product_id) > ? AND token(product_id) <= ? LIMIT ?";
 
-const PRODUCT: &str = "SELECT name, description, category, price, currency, attrs, image_url, \
-                       created_at, updated_at, version FROM ks.product_by_id WHERE product_id = ?";
+/// The columns of [`ProductRow`].
+macro_rules! select_product {
+    ($which:literal) => {
+        concat!(
+            "SELECT product_id, name, description, category, price, currency, attrs, image_url, \
+             created_at, updated_at, version FROM ks.product_by_id WHERE product_id ",
+            $which
+        )
+    };
+}
 
-/// A row of `product_by_id`; the id is known to whoever asks. Borrowed from the answer where it
-/// can be.
+const PRODUCT: &str = select_product!("= ?");
+const PRODUCTS: &str = select_product!("IN ?");
+
+/// A row of `product_by_id`. Borrowed from the answer where it can be.
 #[derive(DeserializeRow)]
 struct ProductRow<'a> {
+    product_id: &'a str,
     name: Option<&'a str>,
     description: Option<String>,
     category: Option<&'a str>,
@@ -433,8 +465,8 @@ impl CatalogStore for CassandraStore {
             // The common case needs no machinery for many.
             return Ok(vec![catalog.read(&catalog.product, id).await?.product]);
         }
-        let found = catalog.read_many(&catalog.product, ids).await?;
-        Ok(found.into_iter().map(|before| before.product).collect())
+        let parts: Vec<_> = ids.chunks(KEYS_AT_ONCE).map(|part| catalog.read_part(part)).collect();
+        stream::iter(parts).buffered(CONCURRENCY).try_concat().await
     }
 
     async fn upsert_products(

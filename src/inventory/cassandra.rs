@@ -1,7 +1,7 @@
 //! Stock on Cassandra. Only conditional writes touch the table: a plain write beside one can
 //! vanish.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,7 +17,7 @@ use super::store::InventoryStore;
 use crate::clock::Timestamp;
 use crate::geo_zone::GeoZone;
 use crate::product_id::ProductId;
-use crate::storage::cassandra::{Access, CassandraStore, Statement, Statements};
+use crate::storage::cassandra::{Access, CassandraStore, KEYS_AT_ONCE, Statement, Statements};
 use crate::storage::{OpenError, StoreError};
 
 const TABLE: &str = "inventory_by_product_geo";
@@ -37,6 +37,7 @@ const IN_LINE: i32 = 2;
 /// The prepared statements of the inventory.
 pub struct InventoryStatements {
     level: Statement,
+    levels: Statement,
     zones: Statement,
     row: Statement,
     turn: Statement,
@@ -65,6 +66,13 @@ impl InventoryStatements {
             level: prepare(
                 "SELECT quantity, reserved, version, updated_at \
                  FROM ks.inventory_by_product_geo WHERE product_id = ? AND geo_zone = ?",
+                Access::ReadQuorum,
+                READ,
+            )
+            .await?,
+            levels: prepare(
+                "SELECT product_id, quantity, reserved, version, updated_at \
+                 FROM ks.inventory_by_product_geo WHERE product_id IN ? AND geo_zone = ?",
                 Access::ReadQuorum,
                 READ,
             )
@@ -150,6 +158,35 @@ impl InventoryStatements {
         })
     }
 
+    async fn level(&self, key: &StockKey) -> Result<Option<StockLevel>, StoreError> {
+        let statement = &self.level;
+        let row: Option<LevelColumns> =
+            statement.first((key.product.as_str(), key.zone.as_str())).await?;
+        let wrong = || statement.unexpected(&"a row that is no stock");
+        row.map(|row| level(row).ok_or_else(wrong)).transpose()
+    }
+
+    /// Those of a few products that are sold in a zone.
+    async fn levels<'a>(
+        &self,
+        zone: &'a GeoZone,
+        products: &[&'a ProductId],
+    ) -> Result<Vec<((&'a ProductId, &'a GeoZone), StockLevel)>, StoreError> {
+        let statement = &self.levels;
+        let keys: Vec<&str> = products.iter().map(|product| product.as_str()).collect();
+        let rows: Vec<KeyedLevelColumns> =
+            statement.rows_for((keys, zone.as_str()), products.len()).await?;
+        let known: HashMap<&str, &'a ProductId> =
+            products.iter().map(|product| (product.as_str(), *product)).collect();
+        let wrong = || statement.unexpected(&"a row that is no stock");
+        let found = rows.into_iter().map(|(id, quantity, reserved, version, updated_at)| {
+            let product = known.get(id.as_str()).ok_or_else(wrong)?;
+            let level = level((quantity, reserved, version, updated_at)).ok_or_else(wrong)?;
+            Ok(((*product, zone), level))
+        });
+        found.collect()
+    }
+
     async fn read(
         &self,
         statement: &Statement,
@@ -189,6 +226,9 @@ type ErrandColumns = (Uuid, Option<Uuid>, Option<i64>, Option<String>);
 
 type LevelColumns = (Option<i64>, Option<i64>, Option<i64>, Option<CqlTimestamp>);
 
+/// The same after the id of a product.
+type KeyedLevelColumns = (String, Option<i64>, Option<i64>, Option<i64>, Option<CqlTimestamp>);
+
 fn level((quantity, reserved, version, updated_at): LevelColumns) -> Option<StockLevel> {
     Some(StockLevel {
         quantity: quantity?,
@@ -201,17 +241,23 @@ fn level((quantity, reserved, version, updated_at): LevelColumns) -> Option<Stoc
 #[async_trait]
 impl InventoryStore for CassandraStore {
     async fn stock_levels(&self, keys: &[StockKey]) -> Result<Vec<Option<StockLevel>>, StoreError> {
-        let statement = &self.inventory.level;
-        let one = |key: &StockKey| {
-            let values = (key.product.as_str().to_owned(), key.zone.as_str().to_owned());
-            async move {
-                let row: Option<LevelColumns> = statement.first(values).await?;
-                let wrong = || statement.unexpected(&"a row that is no stock");
-                row.map(|row| level(row).ok_or_else(wrong)).transpose()
-            }
-        };
-        let reads: Vec<_> = keys.iter().map(one).collect();
-        stream::iter(reads).buffered(CONCURRENCY).try_collect().await
+        if let [key] = keys {
+            // The common case needs no machinery for many.
+            return Ok(vec![self.inventory.level(key).await?]);
+        }
+        let mut zones: BTreeMap<&GeoZone, Vec<&ProductId>> = BTreeMap::new();
+        for key in keys {
+            zones.entry(&key.zone).or_default().push(&key.product);
+        }
+        let parts = zones.iter().flat_map(|(zone, products)| {
+            products.chunks(KEYS_AT_ONCE).map(|products| self.inventory.levels(zone, products))
+        });
+        let parts: Vec<_> = parts.collect();
+        let parts: Vec<Vec<_>> =
+            stream::iter(parts).buffer_unordered(CONCURRENCY).try_collect().await?;
+        let found: HashMap<(&ProductId, &GeoZone), StockLevel> =
+            parts.into_iter().flatten().collect();
+        Ok(keys.iter().map(|key| found.get(&(&key.product, &key.zone)).copied()).collect())
     }
 
     async fn stock_zones(&self, product: &ProductId) -> Result<Vec<GeoZone>, StoreError> {

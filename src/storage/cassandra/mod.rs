@@ -2,6 +2,7 @@
 
 mod decimal;
 mod due;
+mod lines;
 mod migrate;
 mod outage;
 mod session;
@@ -17,7 +18,7 @@ use scylla::client::session::Session;
 pub use decimal::{from_cql, to_cql};
 pub use migrate::migrate;
 pub use session::{await_agreement, connect, patiently};
-pub use statement::{Access, Batch, Statement, Statements, seconds};
+pub use statement::{Access, Batch, KEYS_AT_ONCE, Statement, Statements, seconds};
 
 use super::{Due, DueRead, DueStore, OpenError, Store, StoreError};
 use crate::cart::cassandra::CartStatements;

@@ -24,9 +24,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 /// … and given up after so long without one. A frozen node goes unnoticed for a minute otherwise.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Connections to each node. One carries thousands of requests at once; a second one keeps a slow
-/// answer from standing in the way of all others.
-const CONNECTIONS_PER_NODE: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+/// Connections of a session to each node. One carries thousands of requests at once; over two of them
+/// fewer would go together.
+const CONNECTIONS_PER_NODE: NonZeroUsize = NonZeroUsize::new(1).unwrap();
 /// The first pause between two attempts to reach the cluster; it doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause between two attempts.
@@ -56,10 +56,28 @@ pub async fn patiently<T>(
     }
 }
 
+/// When a session sends a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sending {
+    /// As soon as it is made.
+    AtOnce,
+    /// After those who could make another one right now have had their turn; with theirs.
+    Together,
+}
+
 /// Connects to the cluster.
 pub async fn connect(config: &CassandraConfig) -> Result<Arc<Session>, OpenError> {
+    connect_for(config, Sending::Together).await
+}
+
+/// The same for a way of sending.
+pub(super) async fn connect_for(
+    config: &CassandraConfig,
+    sending: Sending,
+) -> Result<Arc<Session>, OpenError> {
     let tls = config.tls_ca.as_ref().map(|path| tls_config(path)).transpose()?;
-    match builder(config, tls).build().await {
+    let builder = builder(config, tls).write_coalescing(sending == Sending::Together);
+    match builder.build().await {
         Ok(session) => Ok(Arc::new(session)),
         Err(error) if is_refusal(&error) => Err(OpenError::Cluster(error.to_string())),
         Err(error) => Err(OpenError::Away(error.to_string())),

@@ -21,6 +21,7 @@ use scylla::value::{CqlValue, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::lines::Lines;
 use super::outage::{Outage, PROBE_TIMEOUT, Probe};
 use super::session::routing;
 use crate::config::CassandraConfig;
@@ -32,6 +33,11 @@ use crate::telemetry::{CallKind, Metrics};
 const SPECULATE_AFTER: Duration = Duration::from_millis(80);
 /// How many more replicas a slow read is sent to at the most.
 const SPECULATIVE_READS: usize = 1;
+
+/// Partitions that one statement looks up at the most. The node that gets it gathers their rows: for a
+/// page of products that takes a fraction of what as many statements take, the node's and ours. More
+/// would keep one node busy with what others could do.
+pub const KEYS_AT_ONCE: usize = 32;
 
 /// How a statement uses the cluster. Each one fixes consistency, idempotence and retries together,
 /// because only some combinations are safe.
@@ -119,7 +125,7 @@ const PROBE: &str = "SELECT number FROM ks.schema_migrations WHERE part = 'schem
 
 /// Prepares statements on a session.
 pub struct Statements {
-    session: Arc<Session>,
+    lines: Arc<Lines>,
     keyspace: String,
     routing: Arc<dyn LoadBalancingPolicy>,
     metrics: Arc<Metrics>,
@@ -127,7 +133,7 @@ pub struct Statements {
 }
 
 impl Statements {
-    /// Statements that run on `session`, on the tables of the shop's keyspace.
+    /// Statements that run on `session` and one like it, on the tables of the shop's keyspace.
     pub async fn new(
         session: Arc<Session>,
         config: &CassandraConfig,
@@ -137,9 +143,9 @@ impl Statements {
         let statement =
             prepare(&session, (&keyspace, &routing), PROBE, Access::ReadQuorum, PROBE_TIMEOUT)
                 .await?;
-        let probe = Probe { session: session.clone(), statement };
-        let outage = Outage::new(probe, metrics.clone());
-        Ok(Self { session, keyspace, routing, metrics, outage })
+        let lines = Lines::open(session.clone(), config).await?;
+        let outage = Outage::new(Probe { session, statement }, metrics.clone());
+        Ok(Self { lines, keyspace, routing, metrics, outage })
     }
 
     /// What is known of the cluster by those who run these statements.
@@ -157,9 +163,9 @@ impl Statements {
         timeout: Duration,
     ) -> Result<Statement, OpenError> {
         let place = (self.keyspace.as_str(), &self.routing);
-        let prepared = prepare(&self.session, place, cql, access, timeout).await?;
+        let prepared = prepare(self.lines.aside(), place, cql, access, timeout).await?;
         Ok(Statement {
-            session: self.session.clone(),
+            lines: self.lines.clone(),
             metrics: self.metrics.clone(),
             prepared,
             table,
@@ -199,7 +205,7 @@ pub struct Batch {
 impl Batch {
     /// Runs it for these rows, which are all of one partition.
     pub async fn run<R: SerializeRow>(&self, rows: Vec<R>) -> Result<(), StoreError> {
-        let Statement { session, prepared, .. } = &self.statement;
+        let Statement { lines, prepared, .. } = &self.statement;
         let mut batch = DriverBatch::new(BatchType::Unlogged);
         for _ in &rows {
             batch.append_statement(prepared.clone());
@@ -207,13 +213,14 @@ impl Batch {
         batch.set_execution_profile_handle(prepared.get_execution_profile_handle().cloned());
         batch.set_is_idempotent(prepared.get_is_idempotent());
         batch.set_request_timeout(prepared.get_request_timeout());
-        self.statement.call(Box::pin(session.batch(&batch, rows))).await.map(drop)
+        let line = lines.take();
+        self.statement.call(Box::pin(line.batch(&batch, rows)), 1).await.map(drop)
     }
 }
 
 /// A prepared statement, ready to run.
 pub struct Statement {
-    session: Arc<Session>,
+    lines: Arc<Lines>,
     metrics: Arc<Metrics>,
     prepared: PreparedStatement,
     table: &'static str,
@@ -225,13 +232,24 @@ pub struct Statement {
 impl Statement {
     /// Runs the statement. What it reads comes as one page: its text bounds it.
     pub async fn run(&self, values: impl SerializeRow) -> Result<QueryResult, StoreError> {
-        self.call(Box::pin(self.session.execute_unpaged(&self.prepared, values))).await
+        self.run_for(values, 1).await
+    }
+
+    /// Runs the statement, which looks up so many partitions.
+    pub async fn run_for(
+        &self,
+        values: impl SerializeRow,
+        lookups: usize,
+    ) -> Result<QueryResult, StoreError> {
+        let line = self.lines.take();
+        self.call(Box::pin(line.execute_unpaged(&self.prepared, values)), lookups).await
     }
 
     /// Makes a call for this statement. It is large, and handed on.
     async fn call<T>(
         &self,
         call: Pin<Box<impl Future<Output = Result<T, ExecutionError>>>>,
+        lookups: usize,
     ) -> Result<T, StoreError> {
         let started = Instant::now();
         let is_write = self.kind == CallKind::Write;
@@ -246,8 +264,10 @@ impl Statement {
             fault::written(self.table);
         }
         match self.kind {
-            // Every statement reads one partition, but for the few that walk a whole table.
-            CallKind::Read => self.metrics.store_read(self.table, started, result.is_ok(), 1),
+            CallKind::Read => {
+                let lookups = u32::try_from(lookups).unwrap_or(u32::MAX);
+                self.metrics.store_read(self.table, started, result.is_ok(), lookups);
+            }
             CallKind::Write => self.metrics.store_write(self.table, started, result.is_ok()),
         }
         result
@@ -258,7 +278,19 @@ impl Statement {
     where
         R: for<'frame, 'metadata> DeserializeRow<'frame, 'metadata>,
     {
-        let answer = self.run(values).await?;
+        self.rows_for(values, 1).await
+    }
+
+    /// The same for one that looks up so many partitions.
+    pub async fn rows_for<R>(
+        &self,
+        values: impl SerializeRow,
+        lookups: usize,
+    ) -> Result<Vec<R>, StoreError>
+    where
+        R: for<'frame, 'metadata> DeserializeRow<'frame, 'metadata>,
+    {
+        let answer = self.run_for(values, lookups).await?;
         let answer = answer.into_rows_result().map_err(|error| self.unexpected(&error))?;
         let rows = answer.rows::<R>().map_err(|error| self.unexpected(&error))?;
         rows.map(|row| row.map_err(|error| self.unexpected(&error))).collect()
@@ -342,10 +374,13 @@ fn not_prepared(cql: &str, error: &PrepareError) -> OpenError {
 }
 
 /// The same for a statement of the migrations. «Invalid» is no refusal there: a node that has just
-/// come back does not know a keyspace or table yet that others have.
+/// come back does not know a keyspace or table yet that others have. If it learns of one meanwhile, it
+/// stumbles («Unknown CF»), which it tells as a fault of its own.
 pub(super) fn open_error(error: &ExecutionError) -> OpenError {
-    if let ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Invalid, cause)) =
-        error
+    if let ExecutionError::LastAttemptError(RequestAttemptError::DbError(
+        DbError::Invalid | DbError::ServerError,
+        cause,
+    )) = error
     {
         return OpenError::Away(cause.clone());
     }
