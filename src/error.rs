@@ -91,6 +91,11 @@ pub enum Error {
     Timeout,
     /// A server behind this one does not answer.
     Unavailable,
+    /// There is more to do than can be done.
+    Overloaded {
+        /// When to come back.
+        wait: Duration,
+    },
     /// A fault of this program.
     Internal,
 }
@@ -108,7 +113,7 @@ impl Error {
             Self::Forbidden(_) => "FORBIDDEN",
             Self::RateLimited { .. } => "RATE_LIMITED",
             Self::Timeout => "TIMEOUT",
-            Self::Unavailable => "UNAVAILABLE",
+            Self::Unavailable | Self::Overloaded { .. } => "UNAVAILABLE",
             Self::Internal => "INTERNAL",
         }
     }
@@ -131,7 +136,9 @@ impl Error {
                  same arguments, such as category, sort and price range."
             }
             Self::Timeout => "The request took too long and was given up. Try again.",
-            Self::Unavailable => "The shop cannot answer this right now. Try again in a moment.",
+            Self::Unavailable | Self::Overloaded { .. } => {
+                "The shop cannot answer this right now. Try again in a moment."
+            }
             Self::Internal => "Something went wrong on our side.",
         }
     }
@@ -154,7 +161,7 @@ impl Error {
     /// When to come back, where that is known.
     pub fn wait(&self) -> Option<Duration> {
         match self {
-            Self::RateLimited { wait, .. } => Some(*wait),
+            Self::RateLimited { wait, .. } | Self::Overloaded { wait } => Some(*wait),
             Self::Unavailable => Some(SHORT_WAIT),
             _ => None,
         }

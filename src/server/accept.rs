@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
-use axum::http::header::{CONNECTION, RETRY_AFTER};
+use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::connection::{Phase, Phases, Timed};
 use super::seats::{Full, Seat, Seats};
+use super::wire::ComeBackAfter;
 use crate::app::App;
 use crate::config::ConnectionLimits;
 use crate::wakes::at_once;
@@ -40,9 +41,6 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Then clients that are connected have so long to make one more request, in whose answer they are
 /// told to go elsewhere.
 const LAST_CALL: Duration = Duration::from_secs(1);
-
-/// The longest that a refusal is held back from a client that does not wait.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a client gets that finds no place. It has not been listened to, so it is told in the words
 /// of HTTP/1.1 whatever it speaks.
@@ -234,10 +232,10 @@ struct Patience(Mutex<Option<Instant>>);
 impl Patience {
     /// The moment before which a client is not to be sent away again; none the first time.
     fn until(&self, answer: &Answer) -> Option<Instant> {
-        let told = (answer.status() == StatusCode::SERVICE_UNAVAILABLE)
-            .then(|| answer.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok())
-            .flatten();
-        let pause = Duration::from_secs(told?).min(LONGEST_PAUSE);
+        if answer.status() != StatusCode::SERVICE_UNAVAILABLE {
+            return None;
+        }
+        let ComeBackAfter(pause) = *answer.extensions().get()?;
         let mut until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let held = until.filter(|until| *until > now);

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
+use super::comeback::Comeback;
 use crate::error::Error;
 use crate::telemetry::{Metrics, Traffic};
 
@@ -53,6 +54,7 @@ const FEWEST: usize = 1;
 pub(crate) struct Admission {
     buying: Places,
     browsing: Places,
+    comeback: Comeback,
     metrics: Arc<Metrics>,
 }
 
@@ -131,15 +133,18 @@ impl Places {
 impl Admission {
     /// All places are free.
     pub(crate) fn new(limits: &WorkLimits, metrics: Arc<Metrics>) -> Self {
-        Self { buying: Places::new(limits), browsing: Places::new(limits), metrics }
+        let (buying, browsing) = (Places::new(limits), Places::new(limits));
+        Self { buying, browsing, comeback: Comeback::new(), metrics }
     }
 
     /// Sees to it, for ever, that those who browse leave room for those who buy: while the process is
     /// short of time, fewer of them are let in at once. As many are answered as before, as nobody
     /// can be answered faster than the cores work; they wait at the door and not inside.
     pub(crate) async fn keep(&self) {
+        let mut sent_away = self.comeback.begin();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
+            self.comeback.adjust(&mut sent_away);
             let asked = Instant::now();
             // Its next turn comes after that of everything that is ready.
             tokio::task::yield_now().await;
@@ -163,7 +168,7 @@ impl Admission {
         }
         let shed = || {
             self.metrics.pressure().shed(kind);
-            Error::Unavailable
+            Error::Overloaded { wait: self.comeback.wait() }
         };
         let _waiting = Waiting::begin(places).ok_or_else(shed)?;
         match timeout(WAIT_AT_MOST, places.free.acquire()).await {
@@ -207,11 +212,11 @@ mod tests {
         let mut third = Box::pin(admission.enter(Traffic::Browsing));
         assert!(third.as_mut().now_or_never().is_none());
         let fourth = admission.enter(Traffic::Browsing).now_or_never().expect("at once");
-        assert!(matches!(fourth, Err(Error::Unavailable)));
+        assert!(matches!(fourth, Err(Error::Overloaded { .. })));
         drop(first);
         let third = third.await.unwrap();
         // Now one may wait again, but not for ever.
-        assert!(matches!(admission.enter(Traffic::Browsing).await, Err(Error::Unavailable)));
+        assert!(matches!(admission.enter(Traffic::Browsing).await, Err(Error::Overloaded { .. })));
         drop(third);
         assert!(admission.enter(Traffic::Browsing).now_or_never().expect("a place").is_ok());
     }

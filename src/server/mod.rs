@@ -3,6 +3,7 @@
 mod accept;
 mod admission;
 mod caller;
+mod comeback;
 mod connection;
 mod cors;
 mod document;

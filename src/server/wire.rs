@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use async_graphql::{Response as GraphResponse, ServerError, Variables};
 use axum::body::Body;
@@ -219,7 +220,7 @@ pub(super) fn failed(media: Media, error: &Error) -> Response {
         Error::Forbidden(_) => StatusCode::FORBIDDEN,
         Error::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
         Error::Timeout => StatusCode::GATEWAY_TIMEOUT,
-        Error::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Unavailable | Error::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
         Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         Error::PersistedQueryNotFound => return refused(media, &Refusal::One(error.clone())),
         Error::BadUserInput(_)
@@ -230,6 +231,10 @@ pub(super) fn failed(media: Media, error: &Error) -> Response {
     with_status(status, media, error)
 }
 
+/// When the client of an answer was told to come back.
+#[derive(Clone, Copy)]
+pub(super) struct ComeBackAfter(pub(super) Duration);
+
 /// An error with a status of its own.
 pub(super) fn with_status(status: StatusCode, media: Media, error: &Error) -> Response {
     let mut response = errors(status, media, &[error.into()]);
@@ -238,6 +243,7 @@ pub(super) fn with_status(status: StatusCode, media: Media, error: &Error) -> Re
         let seconds = wait.as_millis().div_ceil(1_000).max(1);
         if let Ok(seconds) = HeaderValue::try_from(seconds.to_string()) {
             response.headers_mut().insert(RETRY_AFTER, seconds);
+            response.extensions_mut().insert(ComeBackAfter(wait));
         }
     }
     if status == StatusCode::UNAUTHORIZED {

@@ -44,6 +44,9 @@ fn one_at_a_time(config: &mut Config) {
     config.limits.deadline = Duration::from_secs(20);
 }
 
+/// When those who are sent away are told to come back while they are few, in milliseconds.
+const SOON: std::ops::RangeInclusive<u64> = 500..=1_000;
+
 #[tokio::test]
 async fn what_is_too_much_is_sent_away_at_once_and_buyers_have_places_of_their_own() {
     let server = serve_silent(one_at_a_time).await;
@@ -59,7 +62,8 @@ async fn what_is_too_much_is_sent_away_at_once_and_buyers_have_places_of_their_o
     .await;
     let refused = refused.unwrap();
     assert_eq!((refused.code().as_str(), refused.header("retry-after")), ("UNAVAILABLE", "1"));
-    assert_eq!(refused.json()["errors"][0]["extensions"]["retryAfterMs"], 1_000);
+    let told = refused.json()["errors"][0]["extensions"]["retryAfterMs"].as_u64();
+    assert!(told.is_some_and(|told| SOON.contains(&told)), "{told:?}");
     let none = "{ viewer { id } }";
     let buyer = server.http.query(none, json!({})).await;
     assert_eq!(buyer.status, 200, "{}", buyer.text());
@@ -85,7 +89,7 @@ async fn who_does_not_wait_is_sent_away_no_sooner_and_may_buy_meanwhile() {
     .await;
     assert_eq!(client.query("{ viewer { id } }", json!({})).await.status, 200);
     assert_eq!(client.query("{ __typename }", json!({})).await.status, 503);
-    assert!(told.elapsed() >= Duration::from_secs(1), "{:?}", told.elapsed());
+    assert!(told.elapsed() >= Duration::from_millis(*SOON.start()), "{:?}", told.elapsed());
     stuck.abort();
 }
 
