@@ -24,7 +24,7 @@ use crate::orders::OrderService;
 use crate::page::CursorKey;
 use crate::rate::Rates;
 use crate::root_key::{self, RootKey};
-use crate::server::{Admission, Documents, Identity, Responses, Sockets};
+use crate::server::{Admission, Documents, Identity, Responses, Sockets, Till};
 use crate::sessions::SessionService;
 use crate::storage::{Store, StoreError};
 use crate::telemetry::Metrics;
@@ -121,6 +121,7 @@ pub struct App {
     pub(crate) responses: Responses,
     pub(crate) sockets: Sockets,
     pub(crate) admission: Admission,
+    pub(crate) till: Till,
     is_stopping: AtomicBool,
     began: Instant,
     is_open: watch::Sender<bool>,
@@ -137,6 +138,7 @@ impl App {
             responses: Responses::new(&config, &metrics),
             sockets: Sockets::new(&config.limits.sockets, metrics.clone()),
             admission: Admission::new(&config.limits.work, metrics.clone()),
+            till: Till::default(),
             is_stopping: AtomicBool::new(false),
             began: Instant::now(),
             is_open: watch::Sender::new(false),

@@ -118,8 +118,9 @@ impl ShopGraph {
     }
 
     /// Executes a request whose document has passed [`ShopGraph::check`].
-    pub async fn execute(&self, request: Request) -> Response {
-        self.executor.execute(request).await
+    pub fn execute(&self, request: Request) -> impl Future<Output = Response> + use<> {
+        let executor = self.executor.clone();
+        async move { executor.execute(request).await }
     }
 
     /// Begins a subscription whose document has passed [`ShopGraph::check`]: an answer for each

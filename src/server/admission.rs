@@ -156,6 +156,11 @@ impl Admission {
         }
     }
 
+    /// Whether the process is short of time, and has been for a moment.
+    pub(crate) fn is_short_of_time(&self) -> bool {
+        self.browsing.now.load(Ordering::Relaxed) < self.browsing.most.div_ceil(2)
+    }
+
     /// Waits for a place; it is free again when what is returned is dropped.
     pub(crate) async fn enter(&self, kind: Traffic) -> Result<Place<'_>, Error> {
         let places = match kind {

@@ -20,7 +20,7 @@ use crate::digest::from_hex;
 use crate::error::Error;
 use crate::graphql::complete::complete;
 use crate::graphql::{Caller, RequestContext, Rounds, Viewer};
-use crate::telemetry::{OperationLine, OperationReads, OperationStats, Outcome};
+use crate::telemetry::{OperationLine, OperationReads, OperationStats, Outcome, Traffic};
 
 /// What a request costs beside its operation.
 pub(super) const REQUEST_COST: u64 = 5;
@@ -173,15 +173,20 @@ pub(super) async fn execute(
     deadline: Instant,
 ) -> Result<GraphQlResponse, Error> {
     let started = Instant::now();
+    let is_at_till = ready.operation.traffic == Traffic::Buying && app.admission.is_short_of_time();
     let (request, rounds, manner) = begin(app, asked, ready);
     // The executor's state is large; boxed, it is not copied each time a future is put into another.
     let execution = Box::pin(app.graph.execute(request));
-    let run = AssertUnwindSafe(rounds.drive(execution)).catch_unwind();
-    let (result, reads) = OperationStats::collect(tokio::time::timeout_at(deadline, run)).await;
-    let result = match result {
-        Ok(Ok(response)) => Ok(manner.finish(response, &reads)),
-        Ok(Err(_)) => Err(manner.panicked()),
-        Err(_) => Err(Error::Timeout),
+    let run = async move {
+        let run = AssertUnwindSafe(rounds.drive(execution)).catch_unwind();
+        OperationStats::collect(tokio::time::timeout_at(deadline, run)).await
+    };
+    let ended = if is_at_till { Box::pin(app.till.run(run)).await } else { Some(run.await) };
+    let (result, reads) = match ended {
+        Some((Ok(Ok(response)), reads)) => (Ok(manner.finish(response, &reads)), reads),
+        Some((Ok(Err(_)), reads)) => (Err(manner.panicked()), reads),
+        Some((Err(_), reads)) => (Err(Error::Timeout), reads),
+        None => (Err(Error::Unavailable), OperationReads::default()),
     };
     let mut end = End::default();
     end.note(&result);
