@@ -375,8 +375,12 @@ fn not_prepared(cql: &str, error: &PrepareError) -> OpenError {
 
 /// The same for a statement of the migrations. «Invalid» is no refusal there: a node that has just
 /// come back does not know a keyspace or table yet that others have. If it learns of one meanwhile, it
-/// stumbles («Unknown CF»), which it tells as a fault of its own.
+/// stumbles («Unknown CF»), which it tells as a fault of its own. Nor is it one that nodes do not agree: one
+/// that was away asks for the tables that it missed a minute later, when the driver has given up waiting.
 pub(super) fn open_error(error: &ExecutionError) -> OpenError {
+    if let ExecutionError::SchemaAgreementError(_) | ExecutionError::MetadataError(_) = error {
+        return OpenError::Away(error.to_string());
+    }
     if let ExecutionError::LastAttemptError(RequestAttemptError::DbError(
         DbError::Invalid | DbError::ServerError,
         cause,
@@ -426,8 +430,16 @@ fn attempt_error(call: &'static str, attempt: &RequestAttemptError, cause: Strin
 
 #[cfg(test)]
 mod tests {
+    use scylla::errors::SchemaAgreementError;
+
     use super::*;
     use crate::config::StoreConfig;
+
+    #[test]
+    fn nodes_that_do_not_agree_yet_are_waited_for() {
+        let late = SchemaAgreementError::Timeout(Duration::from_secs(60));
+        assert!(matches!(open_error(&late.into()), OpenError::Away(_)));
+    }
 
     #[test]
     fn every_statement_goes_to_the_instances_own_data_centre() {
