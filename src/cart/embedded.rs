@@ -8,7 +8,7 @@ use super::model::{
 };
 use super::store::{CartStore, LogPlace};
 use crate::owner::Owner;
-use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
+use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, StoredKey, Table, Txn};
 use crate::storage::{OpenError, StoreError};
 
 const BY_USER: &str = "carts_by_user";
@@ -60,7 +60,7 @@ fn note_key(part: &Key, id: Uuid) -> Key {
     part.clone().text(&id.simple().to_string())
 }
 
-fn values<T>(rows: Vec<(Vec<u8>, T)>) -> Vec<T> {
+fn values<T>(rows: Vec<(StoredKey, T)>) -> Vec<T> {
     rows.into_iter().map(|(_, value)| value).collect()
 }
 
@@ -80,7 +80,7 @@ impl CartStore for EmbeddedStore {
         let read = move |reader: &Reader| {
             let checkpoint: Option<Checkpoint> = reader.get(&table, &checkpoint)?;
             let most = MAX_LOG_ROWS + 1;
-            let rows: Vec<(Vec<u8>, Operation)> = match &checkpoint {
+            let rows: Vec<(StoredKey, Operation)> = match &checkpoint {
                 None => reader.scan(&table, &part, most)?,
                 Some(checkpoint) => {
                     let covered = part.clone().int(checkpoint.until.micros().saturating_neg());
@@ -92,7 +92,8 @@ impl CartStore for EmbeddedStore {
             }
             let mut operations = values(rows);
             if let Some((guest, part)) = hand_overs {
-                let records: Vec<(Vec<u8>, HandOver)> = reader.scan(&table, &part, MAX_LOG_ROWS)?;
+                let records: Vec<(StoredKey, HandOver)> =
+                    reader.scan(&table, &part, MAX_LOG_ROWS)?;
                 operations.extend(values(records).into_iter().map(|one| one.operation(guest)));
             }
             Ok(CartLog { checkpoint, operations })
@@ -190,8 +191,8 @@ impl CartStore for EmbeddedStore {
         let begin = after.map_or(part.clone(), |owner| part.clone().text(&owner.to_string()));
         let end = Key::new().int(day).int(i64::from(shard) + 1);
         let read = move |reader: &Reader| {
-            let rows: Vec<(Vec<u8>, ())> = reader.range(&table, (&begin, &end), false, limit)?;
-            let owner = |(key, ()): (Vec<u8>, ())| {
+            let rows: Vec<(StoredKey, ())> = reader.range(&table, (&begin, &end), false, limit)?;
+            let owner = |(key, ()): (StoredKey, ())| {
                 Reader::parts(&table, &key, |parts| {
                     parts.int()?;
                     parts.int()?;

@@ -21,7 +21,7 @@ use super::store::{Care, CatalogStore, Counted, Deleted, ScanStep, Upserted};
 use crate::clock::Timestamp;
 use crate::fault;
 use crate::money::{Currency, Money};
-use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
+use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, StoredKey, Table, Txn};
 use crate::storage::{OpenError, StoreError};
 
 const PRODUCTS: &str = "product_by_id";
@@ -240,7 +240,7 @@ impl CatalogStore for EmbeddedStore {
         let table = self.catalog.categories.clone();
         let read = move |reader: &Reader| {
             let rows = reader.scan::<CategoryRow>(&table, &Key::new(), MAX_CATEGORIES)?;
-            let category = |(key, row): (Vec<u8>, CategoryRow)| {
+            let category = |(key, row): (StoredKey, CategoryRow)| {
                 let name = Reader::text(&table, &key)?.into();
                 Ok(CategoryInfo { name, product_count: row.product_count })
             };
@@ -255,7 +255,7 @@ impl CatalogStore for EmbeddedStore {
         let table = self.catalog.categories.clone();
         let read = move |reader: &Reader| {
             let rows = reader.scan::<CategoryRow>(&table, &Key::new(), MAX_CATEGORIES)?;
-            let name = |(key, _): (Vec<u8>, _)| Reader::text(&table, &key).map(Arc::from);
+            let name = |(key, _): (StoredKey, _)| Reader::text(&table, &key).map(Arc::from);
             rows.into_iter().map(name).collect()
         };
         self.engine.read(CATEGORIES, read).await
@@ -402,7 +402,7 @@ impl CatalogStore for EmbeddedStore {
             let found: Vec<(_, IgnoredAny)> =
                 reader.range(&table, (&lower, &Key::last()), false, SCAN_STEP)?;
             let is_last = found.len() < SCAN_STEP;
-            let id = |(key, _): (Vec<u8>, _)| {
+            let id = |(key, _): (StoredKey, _)| {
                 let id = Reader::text(&table, &key)?;
                 Ok(ProductId::new_unchecked(id))
             };

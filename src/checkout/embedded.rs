@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::model::{Checkout, KEPT};
 use super::store::{CheckoutStore, ScannedCheckouts};
 use crate::owner::Owner;
-use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
+use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, StoredKey, Table, Txn};
 use crate::storage::{Due, OpenError, StoreError};
 
 const TABLE: &str = "checkout_by_key";
@@ -72,16 +72,15 @@ impl CheckoutStore for EmbeddedStore {
     async fn scan_checkouts(&self, after: Option<Vec<u8>>) -> Result<ScannedCheckouts, StoreError> {
         let table = self.checkouts.checkouts.clone();
         let read = move |reader: &Reader| {
-            let place = |key: Vec<u8>| {
-                Reader::parts(&table, &key, |parts| Some((parts.text()?, parts.text()?)))
-            };
-            let lower = match after.map(place).transpose()? {
+            let place =
+                |key| Reader::parts(&table, key, |parts| Some((parts.text()?, parts.text()?)));
+            let lower = match after.as_deref().map(place).transpose()? {
                 Some((owner, key)) => Key::new().text(&owner).text(&key),
                 None => Key::new(),
             };
-            let rows: Vec<(Vec<u8>, Checkout)> =
+            let rows: Vec<(StoredKey, Checkout)> =
                 reader.range(&table, (&lower, &Key::last()), false, SCAN_STEP)?;
-            let next = rows.last().filter(|_| rows.len() == SCAN_STEP).map(|(key, _)| key.clone());
+            let next = rows.last().filter(|_| rows.len() == SCAN_STEP).map(|(key, _)| key.to_vec());
             let checkouts = rows.into_iter().map(|(_, checkout)| checkout).collect();
             Ok(ScannedCheckouts { checkouts, next })
         };

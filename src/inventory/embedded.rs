@@ -11,7 +11,7 @@ use super::store::InventoryStore;
 use crate::clock::Timestamp;
 use crate::geo_zone::GeoZone;
 use crate::product_id::ProductId;
-use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
+use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, StoredKey, Table, Txn};
 use crate::storage::{OpenError, StoreError};
 
 const STOCK: &str = "inventory_by_product_geo";
@@ -72,8 +72,8 @@ impl InventoryStore for EmbeddedStore {
     async fn stock_zones(&self, product: &ProductId) -> Result<Vec<GeoZone>, StoreError> {
         let (table, prefix) = (self.inventory.stock.clone(), Key::new().text(product.as_str()));
         let read = move |reader: &Reader| {
-            let rows: Vec<(Vec<u8>, StockLevel)> = reader.scan(&table, &prefix, MAX_ZONES)?;
-            let zone = |(key, _): (Vec<u8>, StockLevel)| {
+            let rows: Vec<(StoredKey, StockLevel)> = reader.scan(&table, &prefix, MAX_ZONES)?;
+            let zone = |(key, _): (StoredKey, StockLevel)| {
                 let zone = Reader::parts(&table, &key, |parts| {
                     parts.text()?;
                     parts.text()

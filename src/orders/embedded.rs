@@ -9,7 +9,7 @@ use super::model::{KEPT, MAX_EVENTS, Month, Order, OrderEvent, OrderPlace, day_o
 use super::store::{OrderStore, ScannedOrders, Slice, Stretch};
 use crate::clock::Timestamp;
 use crate::owner::Owner;
-use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
+use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, StoredKey, Table, Txn};
 use crate::storage::{Due, OpenError, StoreError};
 
 const STATE: &str = "order_state_by_id";
@@ -104,7 +104,7 @@ impl OrderTables {
 
     fn parts(&self, reader: &Reader, owner: &Owner) -> Result<Vec<Month>, StoreError> {
         let prefix = Key::new().text(&owner.to_string());
-        let rows: Vec<(Vec<u8>, i32)> = reader.scan(&self.parts, &prefix, MAX_PARTS)?;
+        let rows: Vec<(StoredKey, i32)> = reader.scan(&self.parts, &prefix, MAX_PARTS)?;
         Ok(rows.into_iter().map(|(_, month)| Month::from_number(month)).collect())
     }
 
@@ -132,8 +132,8 @@ impl OrderTables {
         descending: bool,
         limit: usize,
     ) -> Result<Vec<Order>, StoreError> {
-        let rows: Vec<(Vec<u8>, Listed)> = reader.range(list, between, descending, limit)?;
-        let order = |(_, row): (Vec<u8>, Listed)| {
+        let rows: Vec<(StoredKey, Listed)> = reader.range(list, between, descending, limit)?;
+        let order = |(_, row): (StoredKey, Listed)| {
             reader.get::<Order>(&self.state, &state_key(row.id)).transpose()
         };
         rows.into_iter().filter_map(order).collect()
@@ -240,7 +240,7 @@ impl OrderStore for EmbeddedStore {
     async fn order_events(&self, order: Uuid, limit: usize) -> Result<Vec<OrderEvent>, StoreError> {
         let table = self.orders.events.clone();
         let read = move |reader: &Reader| {
-            let rows: Vec<(Vec<u8>, OrderEvent)> =
+            let rows: Vec<(StoredKey, OrderEvent)> =
                 reader.scan(&table, &state_key(order), limit.min(MAX_EVENTS))?;
             Ok(rows.into_iter().map(|(_, event)| event).collect())
         };
@@ -318,11 +318,11 @@ impl OrderStore for EmbeddedStore {
     async fn scan_orders(&self, after: Option<Vec<u8>>) -> Result<ScannedOrders, StoreError> {
         let table = self.orders.state.clone();
         let read = move |reader: &Reader| {
-            let after = after.map(|key| Reader::text(&table, &key)).transpose()?;
+            let after = after.as_deref().map(|key| Reader::text(&table, key)).transpose()?;
             let lower = after.map_or_else(Key::new, |text| Key::new().text(&text));
-            let rows: Vec<(Vec<u8>, Order)> =
+            let rows: Vec<(StoredKey, Order)> =
                 reader.range(&table, (&lower, &Key::last()), false, SCAN_STEP)?;
-            let next = rows.last().filter(|_| rows.len() == SCAN_STEP).map(|(key, _)| key.clone());
+            let next = rows.last().filter(|_| rows.len() == SCAN_STEP).map(|(key, _)| key.to_vec());
             Ok(ScannedOrders { orders: rows.into_iter().map(|(_, order)| order).collect(), next })
         };
         self.engine.read(STATE, read).await

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::model::{ENDED_LIFE, SESSION_LIFE, Session};
 use super::store::SessionStore;
-use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, Table, Txn};
+use crate::storage::embedded::{EmbeddedStore, Engine, Key, Reader, StoredKey, Table, Txn};
 use crate::storage::{OpenError, StoreError};
 
 const SESSIONS: &str = "user_sessions";
@@ -77,8 +77,8 @@ impl SessionStore for EmbeddedStore {
     async fn sessions_of(&self, user: &str, limit: usize) -> Result<Vec<Uuid>, StoreError> {
         let (table, prefix) = (self.sessions.by_user.clone(), Key::new().text(user));
         let read = move |reader: &Reader| {
-            let rows: Vec<(Vec<u8>, ())> = reader.scan(&table, &prefix, limit)?;
-            let id = |(key, ()): (Vec<u8>, ())| {
+            let rows: Vec<(StoredKey, ())> = reader.scan(&table, &prefix, limit)?;
+            let id = |(key, ()): (StoredKey, ())| {
                 Reader::parts(&table, &key, |parts| {
                     parts.text()?;
                     parts.int()?;

@@ -13,7 +13,7 @@ use crate::catalog::model::{CountDeltas, Product, ProductId, RowChanges};
 use crate::catalog::store::Counted;
 use crate::money::Currency;
 use crate::storage::StoreError;
-use crate::storage::embedded::{Key, Reader, Table, Txn};
+use crate::storage::embedded::{Key, Reader, StoredKey, Table, Txn};
 
 pub(super) const BY_HASH: &str = "products_by_category_bucket";
 pub(super) const BY_PRICE: &str = "products_by_category_price";
@@ -256,7 +256,7 @@ impl CatalogTables {
         let upper = key_at(category, slice.bucket, &slice.span.upper);
         let found: Vec<(_, Fields)> =
             reader.range(table, (&lower, &upper), slice.descending, slice.limit)?;
-        let row = |(key, fields): (Vec<u8>, Fields)| {
+        let row = |(key, fields): (StoredKey, Fields)| {
             let (price, id) = Reader::parts(table, &key, |parts| {
                 let (_, _, price) = (parts.text()?, parts.int()?, parts.int()?);
                 Some((price, parts.text()?))

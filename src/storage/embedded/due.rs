@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::engine::{Engine, Reader, Table};
+use super::engine::{Engine, Reader, StoredKey, Table};
 use super::keys::Key;
 use super::writer::Txn;
 use crate::clock::Timestamp;
@@ -65,8 +65,9 @@ impl DueTables {
         let read = move |reader: &Reader| {
             let bound = |micros: i64| Key::new().int(shard.into()).int(micros);
             let (lower, upper) = (bound(from.micros()), bound(until.micros().saturating_add(1)));
-            let rows: Vec<(Vec<u8>, ())> = reader.range(&table, (&lower, &upper), false, limit)?;
-            let due = |(key, ()): (Vec<u8>, ())| {
+            let rows: Vec<(StoredKey, ())> =
+                reader.range(&table, (&lower, &upper), false, limit)?;
+            let due = |(key, ()): (StoredKey, ())| {
                 Reader::parts(&table, &key, |parts| {
                     parts.int()?;
                     let at = Timestamp::from_micros(parts.int()?);

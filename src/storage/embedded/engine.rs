@@ -2,6 +2,7 @@
 //! [`super::writer`]), reads beside it on threads that may block, short ones on the spot while they are
 //! quick (see [`super::pace`]).
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Bound;
 use std::panic::AssertUnwindSafe;
@@ -9,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub use fjall::Slice as StoredKey;
 use fjall::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 use serde::de::DeserializeOwned;
@@ -40,6 +42,8 @@ const JOURNAL_BYTES: u64 = 128 << 20;
 
 /// Rows of a short read: no more work than the rest of a request is.
 const SHORT: usize = 50;
+/// Rows that there is room for before the first of a list is read: a page.
+const USUAL_ROWS: usize = 32;
 
 /// A table of the embedded store.
 #[derive(Clone)]
@@ -226,7 +230,7 @@ impl Reader {
         table: &Table,
         prefix: &Key,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, T)>, StoreError> {
+    ) -> Result<Vec<(StoredKey, T)>, StoreError> {
         self.count();
         self.take(table, self.snapshot.prefix(&table.keyspace, prefix.as_bytes()), limit)
     }
@@ -238,7 +242,7 @@ impl Reader {
         (lower, upper): (&Key, &Key),
         descending: bool,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, T)>, StoreError> {
+    ) -> Result<Vec<(StoredKey, T)>, StoreError> {
         if lower >= upper {
             return Ok(Vec::new());
         }
@@ -253,15 +257,15 @@ impl Reader {
         table: &Table,
         items: impl Iterator<Item = fjall::Guard>,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, T)>, StoreError> {
-        let mut rows = Vec::new();
+    ) -> Result<Vec<(StoredKey, T)>, StoreError> {
+        let mut rows = Vec::with_capacity(limit.min(USUAL_ROWS));
         for item in items {
             if rows.len() == limit {
                 break;
             }
             let (key, value) = item.into_inner().map_err(|error| failed(table.name, &error))?;
             match codec::decode(&value, self.now) {
-                Ok(Some(row)) => rows.push((key.to_vec(), row)),
+                Ok(Some(row)) => rows.push((key, row)),
                 Ok(None) => {}
                 Err(error) => return Err(corrupt(table, &error)),
             }
@@ -274,17 +278,15 @@ impl Reader {
     }
 
     /// The first text of a stored key.
-    pub fn text(table: &Table, key: &[u8]) -> Result<String, StoreError> {
-        // A bare method is bound to one life time; the closure is not.
-        #[allow(clippy::redundant_closure_for_method_calls)]
-        Self::parts(table, key, |parts| parts.text())
+    pub fn text<'k>(table: &Table, key: &'k [u8]) -> Result<Cow<'k, str>, StoreError> {
+        Self::parts(table, key, KeyParts::text)
     }
 
     /// What `parts` finds in a stored key.
-    pub fn parts<T>(
+    pub fn parts<'k, T>(
         table: &Table,
-        key: &[u8],
-        parts: impl FnOnce(&mut KeyParts<'_>) -> Option<T>,
+        key: &'k [u8],
+        parts: impl FnOnce(&mut KeyParts<'k>) -> Option<T>,
     ) -> Result<T, StoreError> {
         parts(&mut KeyParts::new(key)).ok_or_else(|| StoreError::Fault {
             call: table.name,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use engine::{Engine, Reader, Table};
+pub use engine::{Engine, Reader, StoredKey, Table};
 pub use keys::{Key, KeyParts};
 pub use writer::Txn;
 
