@@ -20,7 +20,7 @@ use crate::error::{Error, UserError};
 use crate::graphql::{
     ContextExt, DateTimeScalar, Fetch, Json, Leaf, LeafObject, Leaves, MoneyInput,
 };
-use crate::inventory::graphql::{StockNode, foresee_stock, stock_of, stocks_of};
+use crate::inventory::graphql::{StockNode, foresee_stock, stock_of, stocks_of, write_stock};
 use crate::money::{Currency, Money};
 use crate::page::PageArgs;
 use pages::ProductsArgs;
@@ -36,8 +36,11 @@ impl CatalogQuery {
     #[graphql(cache_control(max_age = 1))]
     async fn product(&self, ctx: &Context<'_>, id: ID) -> Result<Option<ProductNode>> {
         let id = ProductId::parse(&id).map_err(|fault| Error::argument("id", fault))?;
-        foresee_stock(ctx, std::slice::from_ref(&id))?;
-        Ok(ctx.request()?.products.load(id).await?.map(Leaf))
+        let request = ctx.request()?;
+        foresee_stock(request, ctx.field().selection_set(), std::slice::from_ref(&id));
+        let product = request.products.load(id).await?;
+        request.stock.settled().await;
+        Ok(product.map(Leaf))
     }
 
     /// Products by their ids (at most 250), in the order of the ids; null where there is none.
@@ -55,8 +58,10 @@ impl CatalogQuery {
             ProductId::parse(id).map_err(|fault| Error::argument(&format!("ids.{index}"), fault))
         });
         let ids = ids.collect::<Result<Vec<_>, _>>()?;
-        foresee_stock(ctx, &ids)?;
-        let products = ctx.request()?.products.load_many(ids).await?;
+        let request = ctx.request()?;
+        foresee_stock(request, ctx.field().selection_set(), &ids);
+        let products = request.products.load_many(ids).await?;
+        request.stock.settled().await;
         Ok(products.into_iter().map(|product| product.map(Leaf)).collect())
     }
 
@@ -171,6 +176,7 @@ impl LeafObject for Product {
             "price" => out.object(&self.price, inside),
             "attributes" => out.objects(&self.attributes, inside),
             "imageUrl" => out.text_or_null(self.image_url.as_deref()),
+            "stock" => write_stock(&self.id, field, out),
             "createdAt" => out.plain(self.created_at),
             "updatedAt" => out.plain(self.updated_at),
             _ => false,

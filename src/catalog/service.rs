@@ -72,6 +72,14 @@ pub enum Listed {
 }
 
 impl Listed {
+    /// Which product it is.
+    pub fn id(&self) -> &ProductId {
+        match self {
+            Self::Row(row) => &row.id,
+            Self::Card(card) => &card.id,
+        }
+    }
+
     /// What it costs.
     pub fn money(&self) -> Money {
         match self {

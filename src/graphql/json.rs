@@ -9,9 +9,10 @@ use std::io::Write;
 
 use async_graphql::parser::types::{Field, SelectionSet};
 use async_graphql::resolver_utils::EnumType;
-use async_graphql::{OutputType, Response, Value};
+use async_graphql::{ContextBase, ContextSelectionSet, OutputType, Response, Value};
 use serde::Serialize;
 
+use super::context::RequestContext;
 use super::flatten::asked;
 use super::leaf::{AtOnce, LeafObject};
 
@@ -20,15 +21,40 @@ const USUAL_BYTES: usize = 512;
 
 /// JSON that is being written. What writes a value answers whether it was at hand; what was written
 /// of one that was not is of no use.
-pub struct Json(Vec<u8>);
+pub struct Json<'c> {
+    bytes: Vec<u8>,
+    /// The request that it answers; in a test there may be none.
+    ctx: Option<&'c ContextSelectionSet<'c>>,
+}
 
-impl Default for Json {
+impl Default for Json<'_> {
     fn default() -> Self {
-        Self(Vec::with_capacity(USUAL_BYTES))
+        Self { bytes: Vec::with_capacity(USUAL_BYTES), ctx: None }
     }
 }
 
-impl Json {
+impl<'c> Json<'c> {
+    /// A part of the answer to a request: what its loaders have read is at hand, too.
+    pub(super) fn of(ctx: &'c ContextSelectionSet<'c>) -> Self {
+        Self { ctx: Some(ctx), ..Self::default() }
+    }
+
+    /// The data of the request that it answers.
+    pub fn request(&self) -> Option<&'c RequestContext> {
+        self.ctx.and_then(ContextBase::data_opt)
+    }
+
+    /// The text that a field is given for an argument, if it is one and is told in the request:
+    /// what a resolver makes of anything else is its own affair.
+    pub fn text_argument(&self, field: &Field, name: &str) -> Option<String> {
+        let variables = &self.ctx?.query_env.variables;
+        let told = field.get_argument(name)?.node.clone();
+        match told.into_const_with(|name| variables.get(&name).cloned().ok_or(())) {
+            Ok(Value::String(text)) => Some(text),
+            _ => None,
+        }
+    }
+
     /// A text.
     pub fn text(&mut self, text: &str) -> bool {
         self.value(text)
@@ -45,7 +71,7 @@ impl Json {
     /// A text of which nothing has to be escaped: an id of our own making, a number, a time.
     pub fn plain(&mut self, value: impl Display) -> bool {
         // Writing to memory does not fail.
-        let _ = write!(self.0, "\"{value}\"");
+        let _ = write!(self.bytes, "\"{value}\"");
         true
     }
 
@@ -66,7 +92,7 @@ impl Json {
     /// A number, a list of texts or whatever else can be written as it is.
     pub fn value<T: Serialize + ?Sized>(&mut self, value: &T) -> bool {
         // Writing to memory does not fail.
-        serde_json::to_writer(&mut self.0, value).is_ok()
+        serde_json::to_writer(&mut self.bytes, value).is_ok()
     }
 
     /// Nothing.
@@ -88,7 +114,7 @@ impl Json {
 
     /// A list of objects.
     pub fn objects<T: LeafObject>(&mut self, objects: &[T], selection: &SelectionSet) -> bool {
-        self.items(objects, |out, object| out.object(object, selection))
+        self.each(objects, |out, object| out.object(object, selection))
     }
 
     /// A list of what can perhaps be written at once.
@@ -97,16 +123,24 @@ impl Json {
         items: impl IntoIterator<Item = &'a A>,
         selection: &SelectionSet,
     ) -> bool {
-        self.items(items, |out, item| item.write(selection, out))
+        self.each(items, |out, item| item.write(selection, out))
     }
 
-    fn items<I>(
+    /// A list of anything, each written by itself.
+    pub fn each<I>(
         &mut self,
         items: impl IntoIterator<Item = I>,
         write: impl Fn(&mut Self, I) -> bool,
     ) -> bool {
         self.raw(b"[");
-        for (place, item) in items.into_iter().enumerate() {
+        let (begin, mut items) = (self.len(), items.into_iter());
+        for place in 0.. {
+            let Some(item) = items.next() else { break };
+            if place == 1 {
+                // The others are about as long as the first.
+                let room = (self.len() - begin) * (items.size_hint().0 + 1);
+                self.bytes.reserve(room + room / 4);
+            }
             if place > 0 {
                 self.raw(b",");
             }
@@ -135,22 +169,22 @@ impl Json {
 
     /// How much has been written.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 
     /// Takes back what was written after so much.
     pub(super) fn cut(&mut self, len: usize) {
-        self.0.truncate(len);
+        self.bytes.truncate(len);
     }
 
     pub(super) fn raw(&mut self, bytes: &[u8]) -> bool {
-        self.0.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(bytes);
         true
     }
 
     /// What was written.
     pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.0
+        self.bytes
     }
 
     /// A value of the executor's, with the pieces in it that are finished.
@@ -162,7 +196,7 @@ impl Json {
             Value::Boolean(is_so) => self.value(is_so),
             Value::Binary(piece) => self.raw(piece),
             Value::Enum(name) => self.text(name),
-            Value::List(items) => self.items(items, Self::answer),
+            Value::List(items) => self.each(items, Self::answer),
             Value::Object(fields) => self.entries(fields.iter()),
         }
     }

@@ -74,7 +74,7 @@ async fn resolve_object<T: LeafObject>(
     object: &T,
 ) -> ServerResult<Value> {
     let selection = &ctx.item.node;
-    let mut out = Json::default();
+    let mut out = Json::of(ctx);
     let mut values = Vec::with_capacity(selection.items.len());
     let mut waiting = Vec::new();
     out.raw(b"{");
@@ -158,7 +158,7 @@ impl<A: AtOnce> OutputType for Leaves<A> {
         ctx: &ContextSelectionSet<'_>,
         field: &Positioned<Field>,
     ) -> ServerResult<Value> {
-        let mut out = Json::default();
+        let mut out = Json::of(ctx);
         if out.list(&self.0, &ctx.item.node) {
             return Ok(Value::Binary(out.into_bytes().into()));
         }

@@ -51,6 +51,8 @@ struct State<F: Fetch> {
     entries: HashMap<F::Key, Entry<F::Row>>,
     /// Keys of the round that is being gathered.
     round: Vec<F::Key>,
+    /// The last key of the round that is being read.
+    reading: Option<F::Key>,
     /// The age of [`Rounds`] that all of this belongs to.
     age: u64,
 }
@@ -70,7 +72,8 @@ struct Shared<F: Fetch> {
 impl<F: Fetch> Loader<F> {
     /// A loader for the request that `rounds` drives.
     pub fn new(fetch: F, rounds: &Arc<Rounds>) -> Self {
-        let state = State { entries: HashMap::new(), round: Vec::new(), age: rounds.age() };
+        let state =
+            State { entries: HashMap::new(), round: Vec::new(), reading: None, age: rounds.age() };
         Self {
             shared: Arc::new(Shared { fetch, state: Mutex::new(state) }),
             rounds: rounds.clone(),
@@ -103,10 +106,41 @@ impl<F: Fetch> Loader<F> {
         Ok(rows)
     }
 
-    /// Has a row read with those that are asked for now, because a resolver will ask for it when it
-    /// has one of them.
-    pub fn foresee(&self, key: F::Key) {
-        self.enter(&mut self.state(), key);
+    /// Has rows read with those that are asked for now, because somebody will ask for them when
+    /// there is one of those.
+    pub fn foresee(&self, keys: impl IntoIterator<Item = F::Key>) {
+        let mut state = self.state();
+        for key in keys {
+            self.enter(&mut state, key);
+        }
+    }
+
+    /// Waits until what was foreseen is there, so that it is [`Self::known`].
+    pub async fn settled(&self) {
+        let told = {
+            let mut state = self.state();
+            let State { entries, round, reading, .. } = &mut *state;
+            let last = round.last().or(reading.as_ref());
+            match last.and_then(|key| entries.get_mut(key)) {
+                Some(Entry { progress: Progress::Loading(waiting), .. }) => {
+                    let (tell, told) = oneshot::channel();
+                    waiting.push(tell);
+                    told
+                }
+                _ => return,
+            }
+        };
+        // What became of it is seen by those who ask.
+        let _ = told.await;
+    }
+
+    /// The row with this key if it has been read without a fault; `None` if somebody would have to
+    /// wait for it, or to be told why there is none.
+    pub fn known(&self, key: &F::Key) -> Option<Option<F::Row>> {
+        match &self.state().entries.get(key)?.progress {
+            Progress::Loaded(answer) => answer.clone().ok(),
+            Progress::Loading(_) => None,
+        }
     }
 
     fn ask(&self, key: F::Key) -> Asked<F::Row> {
@@ -156,7 +190,11 @@ enum Asked<T> {
 }
 
 async fn read_round<F: Fetch>(shared: Arc<Shared<F>>) {
-    let keys = std::mem::take(&mut lock(&shared.state).round);
+    let keys = {
+        let mut state = lock(&shared.state);
+        state.reading = state.round.last().cloned();
+        std::mem::take(&mut state.round)
+    };
     let answers = shared.fetch.fetch(&keys).await;
     let mut state = lock(&shared.state);
     let answers: Vec<Answer<F::Row>> = match answers {
@@ -315,9 +353,11 @@ mod tests {
     async fn what_is_foreseen_is_read_with_what_is_asked_for_and_counts_for_whoever_asks() {
         let (fetch, rounds, loader) = loader();
         let asks = async {
-            loader.foresee(4);
-            loader.foresee(4);
+            loader.foresee([4, 4]);
+            assert_eq!(loader.known(&4), None);
             let first = loader.load(2).await.unwrap();
+            loader.settled().await;
+            assert_eq!(loader.known(&4), Some(Some("4".to_owned())));
             (first, loader.load(4).await.unwrap(), loader.load(4).await.unwrap())
         };
         let (rows, reads) = OperationStats::collect(rounds.drive(asks)).await;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
 use async_graphql::{
-    Context, Enum, ID, InputObject, Object, Result, SimpleObject, Subscription, Value,
+    Context, Enum, ID, InputObject, Object, Result, SelectionField, SimpleObject, Subscription,
+    Value,
 };
 use async_trait::async_trait;
 use futures_util::stream::{Stream, StreamExt};
@@ -34,8 +35,12 @@ pub struct Stock {
 }
 
 impl Stock {
+    fn new(service: &InventoryService, key: StockKey, level: StockLevel) -> Self {
+        Self { key, level, few: service.low_stock() }
+    }
+
     fn node(service: &InventoryService, key: StockKey, level: StockLevel) -> StockNode {
-        Leaf(Arc::new(Self { key, level, few: service.low_stock() }))
+        Leaf(Arc::new(Self::new(service, key, level)))
     }
 
     fn available(&self) -> i32 {
@@ -136,11 +141,29 @@ pub async fn stock_of(
     Ok(level.map(|level| Stock::node(&request.shop.inventory, key, level)))
 }
 
-/// Has the stock that will be asked for of these products read together with them: the fields of the
-/// operation below the present one tell. What is left out by a directive is not looked at.
-pub fn foresee_stock(ctx: &Context<'_>, products: &[ProductId]) -> Result<()> {
-    let request = ctx.request()?;
-    for field in ctx.field().selection_set() {
+/// Writes the stock of a product if it has been read.
+pub fn write_stock(product: &ProductId, field: &Field, out: &mut Json) -> bool {
+    let zone = out.text_argument(field, "geoZone").and_then(|zone| GeoZone::parse(&zone).ok());
+    let (Some(zone), Some(request)) = (zone, out.request()) else { return false };
+    let key = StockKey { product: product.clone(), zone };
+    match request.stock.known(&key) {
+        None => false,
+        Some(None) => out.null(),
+        Some(Some(level)) => {
+            let stock = Stock::new(&request.shop.inventory, key, level);
+            out.object(&stock, &field.selection_set.node)
+        }
+    }
+}
+
+/// Has the stock that will be asked for of these products read with what is asked for now. The
+/// fields that are asked of the products tell.
+pub fn foresee_stock<'a>(
+    request: &RequestContext,
+    fields: impl Iterator<Item = SelectionField<'a>>,
+    products: &[ProductId],
+) {
+    for field in fields {
         let is_plain = || field.directives().is_ok_and(|directives| directives.is_empty());
         match field.name() {
             "stock" if is_plain() => {
@@ -151,21 +174,14 @@ pub fn foresee_stock(ctx: &Context<'_>, products: &[ProductId]) -> Result<()> {
                     _ => None,
                 });
                 let Some(zone) = zone else { continue };
-                for product in products {
-                    request
-                        .stock
-                        .foresee(StockKey { product: product.clone(), zone: zone.clone() });
-                }
+                let key =
+                    |product: &ProductId| StockKey { product: product.clone(), zone: zone.clone() };
+                request.stock.foresee(products.iter().map(key));
             }
-            "stocks" if is_plain() => {
-                for product in products {
-                    request.zones.foresee(product.clone());
-                }
-            }
+            "stocks" if is_plain() => request.zones.foresee(products.iter().cloned()),
             _ => {}
         }
     }
-    Ok(())
 }
 
 /// The stock of a product in all zones; for the product's own fields.

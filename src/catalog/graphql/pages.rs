@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::parser::types::Field;
-use async_graphql::{Context, Enum, InputObject, Lookahead, Object, Result, SimpleObject};
+use async_graphql::{Context, Enum, InputObject, Object, Result, SelectionField, SimpleObject};
 use async_trait::async_trait;
 
 use super::super::model::browse::{PageQuery, Position, PriceRange, Sort};
@@ -16,6 +16,7 @@ use crate::graphql::cost::PAGE_COST;
 use crate::graphql::{
     AtOnce, ContextExt, DecimalScalar, Json, Leaf, LeafObject, Leaves, PageEnds, PageInfo,
 };
+use crate::inventory::graphql::foresee_stock;
 use crate::page::{ListCursors, PageArgs};
 
 /// The order of a category's products. Products of one price are in the order of their ids.
@@ -74,7 +75,8 @@ pub(super) async fn products(
     category: &Arc<str>,
     args: ProductsArgs,
 ) -> Result<ProductConnection> {
-    let catalog = ctx.request()?.shop.catalog.clone();
+    let request = ctx.request()?;
+    let catalog = request.shop.catalog.clone();
     let range = args.price.map(PriceRangeInput::check).transpose()?.unwrap_or_default();
     let sort = match args.sort {
         ProductSort::PriceAsc => Sort::PriceAsc,
@@ -93,28 +95,38 @@ pub(super) async fn products(
         from_end: args.page.from_end,
     };
     let cost = PAGE_COST.saturating_add(u64::try_from(query.limit).unwrap_or(u64::MAX));
-    ctx.request()?.shop.rates.take_from_category(category, cost)?;
-    let page = catalog.page(&query, needs_cards(&ctx.look_ahead())).await?;
-    Ok(ProductConnection { catalog, list, query, page })
+    request.shop.rates.take_from_category(category, cost)?;
+    let fields = asked_of_products(ctx.field());
+    let page = catalog.page(&query, fields.iter().any(needs_card)).await?;
+    // What is asked of them all is read at once here, and not for each when it is resolved.
+    let ids: Vec<_> = page.entries.iter().map(|entry| entry.id().clone()).collect();
+    foresee_stock(request, fields.into_iter(), &ids);
+    request.stock.settled().await;
+    Ok(Leaf(Box::new(ProductPage { catalog, list, query, page })))
 }
 
-/// Whether anything is asked of the products that the read models do not have.
-fn needs_cards(connection: &Lookahead<'_>) -> bool {
-    let selected = connection.selection_fields();
-    let nodes =
-        selected.iter().flat_map(async_graphql::SelectionField::selection_set).flat_map(|field| {
-            match field.name() {
-                "nodes" => vec![field],
-                "edges" => field.selection_set().filter(|field| field.name() == "node").collect(),
-                _ => Vec::new(),
+/// What is asked of the products of a page.
+fn asked_of_products(connection: SelectionField<'_>) -> Vec<SelectionField<'_>> {
+    let mut fields = Vec::new();
+    for field in connection.selection_set() {
+        match field.name() {
+            "nodes" => fields.extend(field.selection_set()),
+            "edges" => {
+                for node in field.selection_set().filter(|field| field.name() == "node") {
+                    fields.extend(node.selection_set());
+                }
             }
-        });
-    let mut fields = nodes.flat_map(|node| node.selection_set().collect::<Vec<_>>());
-    fields.any(|field| {
-        let is_name_of_category = field.name() == "category"
-            && field.selection_set().all(|inside| ["__typename", "name"].contains(&inside.name()));
-        !ROW_FIELDS.contains(&field.name()) && !is_name_of_category
-    })
+            _ => {}
+        }
+    }
+    fields
+}
+
+/// Whether the read models do not have what is asked for.
+fn needs_card(field: &SelectionField<'_>) -> bool {
+    let is_name_of_category = field.name() == "category"
+        && field.selection_set().all(|inside| ["__typename", "name"].contains(&inside.name()));
+    !ROW_FIELDS.contains(&field.name()) && !is_name_of_category
 }
 
 /// A list that cursors belong to.
@@ -152,15 +164,18 @@ impl List {
     }
 }
 
+/// A page of a category's products, in an answer.
+pub type ProductConnection = Leaf<Box<ProductPage>>;
+
 /// A page of a category's products.
-pub struct ProductConnection {
+pub struct ProductPage {
     catalog: Arc<CatalogService>,
     list: List,
     query: PageQuery,
     page: Arc<Page>,
 }
 
-impl ProductConnection {
+impl ProductPage {
     fn node(&self, entry: &Listed) -> ProductNode {
         Leaf(match entry {
             Listed::Card(card) => card.clone(),
@@ -180,27 +195,50 @@ impl ProductConnection {
         })
     }
 
+    fn all_nodes(&self) -> impl Iterator<Item = ProductNode> {
+        self.page.entries.iter().map(|entry| self.node(entry))
+    }
+
+    fn all_edges(&self) -> impl Iterator<Item = ProductEdge> {
+        self.page
+            .entries
+            .iter()
+            .map(|entry| ProductEdge::new(self.list.seal(&entry.position()), self.node(entry)))
+    }
+
     fn cursor(&self, entry: Option<&Listed>) -> Option<String> {
         entry.map(|entry| self.list.seal(&entry.position()))
     }
 
-    /// Whether the list has a product beyond one end of this page.
-    async fn is_beyond(&self, end: End) -> Result<bool, Error> {
-        let (query, entries) = (&self.query, &self.page.entries);
-        let (edge, cut) = match end {
-            End::After => (entries.last(), &query.before),
-            End::Before => (entries.first(), &query.after),
-        };
+    /// The cursor that cuts the list off at one end of this page.
+    fn cut(&self, end: End) -> Option<&Position> {
+        match end {
+            End::After => self.query.before.as_ref(),
+            End::Before => self.query.after.as_ref(),
+        }
+    }
+
+    /// Whether the list has a product beyond one end of this page, if the page itself tells.
+    fn is_known_beyond(&self, end: End) -> Option<bool> {
         // The page was read towards one end, and one entry further.
-        if (end == End::Before) == query.from_end && self.page.has_more {
-            return Ok(true);
+        if (end == End::Before) == self.query.from_end && self.page.has_more {
+            return Some(true);
         }
         // Without a cursor that cuts it off, a page goes to the end of the list. What lies beyond a
         // cursor is looked at when somebody asks.
-        if cut.is_none() {
-            return Ok(false);
+        self.cut(end).is_none().then_some(false)
+    }
+
+    /// Whether the list has a product beyond one end of this page.
+    async fn is_beyond(&self, end: End) -> Result<bool, Error> {
+        if let Some(is_beyond) = self.is_known_beyond(end) {
+            return Ok(is_beyond);
         }
-        let catalog = &self.catalog;
+        let (query, entries, catalog) = (&self.query, &self.page.entries, &self.catalog);
+        let (edge, cut) = match end {
+            End::After => (entries.last(), self.cut(end)),
+            End::Before => (entries.first(), self.cut(end)),
+        };
         match (edge, cut) {
             (Some(edge), _) => catalog.is_beyond(query, &edge.position(), end).await,
             // An empty page lies between its cursors; what stands at one of them is beyond it.
@@ -214,20 +252,18 @@ impl ProductConnection {
 }
 
 /// A page of a category's products.
-#[Object]
-impl ProductConnection {
+#[Object(name = "ProductConnection")]
+impl ProductPage {
     /// The products with their cursors.
     #[graphql(cache_control(max_age = 1))]
     async fn edges(&self) -> Leaves<Leaf<Box<ProductEdge>>> {
-        let edge =
-            |entry: &Listed| ProductEdge::new(self.list.seal(&entry.position()), self.node(entry));
-        self.page.entries.iter().map(edge).map(Box::new).map(Leaf).collect()
+        self.all_edges().map(Box::new).map(Leaf).collect()
     }
 
     /// The products.
     #[graphql(cache_control(max_age = 1))]
     async fn nodes(&self) -> Leaves<ProductNode> {
-        self.page.entries.iter().map(|entry| self.node(entry)).collect()
+        self.all_nodes().collect()
     }
 
     /// Where this page lies in the list.
@@ -266,8 +302,50 @@ impl LeafObject for ProductEdge {
     }
 }
 
+impl LeafObject for ProductPage {
+    type Shape<'a> = &'a Self;
+
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
+        let inside = &field.selection_set.node;
+        match field.name.node.as_str() {
+            "edges" => out.each(self.all_edges(), |out, edge| out.object(&edge, inside)),
+            "nodes" => out.each(self.all_nodes(), |out, node| node.write(inside, out)),
+            "pageInfo" => out.object(&Ends(self), inside),
+            _ => false,
+        }
+    }
+}
+
+/// The ends of a page, as far as the page itself tells.
+struct Ends<'p>(&'p ProductPage);
+
+impl<'a> From<&'a Ends<'_>> for PageInfo<'a> {
+    fn from(ends: &'a Ends<'_>) -> Self {
+        Self::of(ends.0)
+    }
+}
+
+impl LeafObject for Ends<'_> {
+    type Shape<'a>
+        = PageInfo<'a>
+    where
+        Self: 'a;
+
+    fn write(&self, field: &Field, out: &mut Json) -> bool {
+        let mut known =
+            |end| self.0.is_known_beyond(end).is_some_and(|is_beyond| out.value(&is_beyond));
+        match field.name.node.as_str() {
+            "hasNextPage" => known(End::After),
+            "hasPreviousPage" => known(End::Before),
+            "startCursor" => out.plain_or_null(self.0.start_cursor()),
+            "endCursor" => out.plain_or_null(self.0.end_cursor()),
+            _ => false,
+        }
+    }
+}
+
 #[async_trait]
-impl PageEnds for ProductConnection {
+impl PageEnds for ProductPage {
     async fn has_next(&self) -> Result<bool, Error> {
         self.is_beyond(End::After).await
     }

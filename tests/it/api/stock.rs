@@ -12,6 +12,7 @@ use vitrina::server::Role;
 
 on_every_server! {
     a_product_shows_its_stock_in_every_zone,
+    stock_is_the_same_by_every_way_to_it,
     what_is_set_is_shown_at_once,
     an_adjustment_is_carried_out_once_for_its_key,
     everything_wrong_with_a_batch_is_said_at_once_and_nothing_is_changed,
@@ -78,6 +79,61 @@ async fn a_product_shows_its_stock_in_every_zone(server: &TestServer) {
     let answer = server.http.query(blank, json!({})).await.json();
     assert_eq!(answer["errors"][0]["extensions"]["code"], "BAD_USER_INPUT", "{answer}");
     assert_eq!(answer["data"]["product"]["stock"], Value::Null);
+}
+
+/// What is read ahead is written with its product; what is asked for beside it waits for others.
+async fn stock_is_the_same_by_every_way_to_it(server: &TestServer) {
+    let products: Vec<_> = ["A", "B", "C"].map(|id| product(id, "Книги", "10")).into();
+    sell(&server.http, &products).await;
+    let entries = [entry("A", "Москва", 6), entry("B", "Москва", 0), entry("B", "Тула", 3)];
+    change(&server.http, SET, &entries).await;
+    let asked = "id here: stock(geoZone: $zone) { available status geoZone } \
+                 there: stock(geoZone: \"Тула\") { __typename available status }";
+    let waits = format!("{asked} stocks {{ geoZone }}");
+    let query = format!(
+        "query($zone: String = \"Москва\", $ids: [ID!]!) {{
+            category(name: \"Книги\") {{ products(first: 3) {{
+                nodes {{ {asked} }} edges {{ node {{ {asked} }} }} pageInfo {{ hasNextPage }}
+            }} }}
+            waits: category(name: \"Книги\") {{ products(first: 3) {{ nodes {{ {waits} }} }} }}
+            products(ids: $ids) {{ {asked} }}
+            product(id: \"B\") {{ {asked} }}
+        }}"
+    );
+    let given = json!({ "ids": ["A", "B", "C"], "zone": "Москва" });
+    let shown = data(&server.http, &query, given).await;
+    let stock = |here: Value, there: Value| json!({ "here": here, "there": there });
+    let told = |available, status| json!({ "available": available, "status": status });
+    let (mut a, mut b, mut there) =
+        (told(6, "IN_STOCK"), told(0, "OUT_OF_STOCK"), told(3, "LOW_STOCK"));
+    (a["geoZone"], b["geoZone"]) = ("Москва".into(), "Москва".into());
+    there["__typename"] = "Stock".into();
+    let mut wanted = [stock(a, Value::Null), stock(b, there), stock(Value::Null, Value::Null)];
+    for (product, id) in wanted.iter_mut().zip(["A", "B", "C"]) {
+        product["id"] = id.into();
+    }
+    let page = &shown["category"]["products"];
+    assert_eq!(page["nodes"], json!(wanted));
+    let edges = page["edges"].as_array().unwrap().iter().map(|edge| edge["node"].clone());
+    assert_eq!(edges.collect::<Vec<_>>(), wanted);
+    assert_eq!(page["pageInfo"]["hasNextPage"], false);
+    assert_eq!(shown["products"], json!(wanted));
+    assert_eq!(shown["product"], wanted[1]);
+    let mut waited = shown["waits"]["products"]["nodes"].clone();
+    for product in waited.as_array_mut().unwrap() {
+        product.as_object_mut().unwrap().remove("stocks").unwrap();
+    }
+    assert_eq!(waited, json!(wanted));
+    // By the variable's default, and with a zone that is none.
+    let defaults = data(&server.http, &query, json!({ "ids": ["A", "B", "C"] })).await;
+    assert_eq!(defaults, shown);
+    let variables = json!({ "ids": ["A"], "zone": "" });
+    let answer = server.http.query(&query, variables).await.json();
+    let places: Vec<_> = answer["errors"].as_array().unwrap().iter().map(|e| &e["path"]).collect();
+    assert!(places.contains(&&json!(["category", "products", "nodes", 2, "here"])), "{answer}");
+    assert!(places.contains(&&json!(["products", 0, "here"])), "{answer}");
+    assert_eq!(answer["data"]["products"][0]["here"], Value::Null);
+    assert_eq!(answer["data"]["products"][0]["id"], "A");
 }
 
 async fn what_is_set_is_shown_at_once(server: &TestServer) {
