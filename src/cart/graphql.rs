@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorCode, UserError};
 use crate::geo_zone::GeoZone;
 use crate::graphql::{
     AtOnce, Connection, ContextExt, DateTimeScalar, Fetch, Json, Leaf, LeafObject, Leaves,
-    MoneyNode, RequestContext,
+    MoneyNode, RequestContext, inside,
 };
 use crate::money::{Currency, Money, PRICE_SCALE};
 use crate::owner::Owner;
@@ -42,6 +42,7 @@ impl CartQuery {
         let request = ctx.request()?;
         let owner = request.owner()?;
         let cart = request.carts.load(owner.clone()).await?.unwrap_or_default();
+        lines::get_ready(request, &cart, [&ctx.item.node.selection_set.node]).await;
         Ok(CartNode::new(owner, cart))
     }
 
@@ -153,6 +154,13 @@ impl LeafObject for OwnedCart {
             "id" => out.text(&self.owner.to_string()),
             "lines" => lines::write(&self.cart, inside, out),
             "totalQuantity" => out.value(&self.total()),
+            "subtotal" => {
+                let products = lines::products_at_hand(&self.cart, out);
+                products.is_some_and(|products| {
+                    let prices = products.iter().map(|it| it.as_ref().map(|it| it.0.price));
+                    out.object(&sum(&self.cart, prices), inside)
+                })
+            }
             "updatedAt" => out.plain_or_null(self.cart.changed_at),
             "expiresAt" => out.plain_or_null(self.cart.expires_at()),
             _ => false,
@@ -164,9 +172,13 @@ impl LeafObject for OwnedCart {
 async fn subtotal(request: &RequestContext, cart: &Cart) -> Result<Money, Error> {
     let ids = cart.lines.iter().map(|line| line.product.clone());
     let products = request.products.load_many(ids).await?;
-    let lines = cart.lines.iter().zip(&products);
-    let mut priced =
-        lines.filter_map(|(line, product)| Some((line.units, product.as_ref()?.price)));
+    Ok(sum(cart, products.into_iter().map(|product| Some(product?.price))))
+}
+
+/// The same by the prices of the lines; one that has none is left out.
+fn sum(cart: &Cart, prices: impl Iterator<Item = Option<Money>>) -> Money {
+    let lines = cart.lines.iter().zip(prices);
+    let mut priced = lines.filter_map(|(line, price)| Some((line.units, price?)));
     let mut sum = Money { amount: Decimal::new(0, PRICE_SCALE), currency: Currency::RUB };
     if let Some((units, price)) = priced.next() {
         sum = price.times(units);
@@ -174,7 +186,7 @@ async fn subtotal(request: &RequestContext, cart: &Cart) -> Result<Money, Error>
     for (units, price) in priced.filter(|(_, price)| price.currency == sum.currency) {
         sum.amount += price.times(units).amount;
     }
-    Ok(sum)
+    sum
 }
 
 /// Changes of carts.
@@ -279,6 +291,8 @@ async fn change(ctx: &Context<'_>, raw: RawChange, key: Option<String>) -> Resul
         .filter_map(|(id, product)| Some((id, card(&Leaf(product?)))))
         .collect();
     let changed = request.shop.carts.change(&owner, &raw, &cards, key.as_deref()).await?;
+    let shown = inside(&ctx.item.node.selection_set.node, "cart");
+    lines::get_ready(request, &changed.cart, shown).await;
     Ok(CartPayload::answer(owner, changed.cart, changed.errors))
 }
 

@@ -190,6 +190,15 @@ pub fn asks_for(selection: &SelectionSet, names: &[&str]) -> bool {
     asked(selection).any(|field| names.contains(&field.node.name.node.as_str()))
 }
 
+/// What a flat selection asks for inside the fields of a name.
+pub fn inside<'s>(
+    selection: &'s SelectionSet,
+    name: &'s str,
+) -> impl Iterator<Item = &'s SelectionSet> {
+    let fields = asked(selection).filter(move |field| field.node.name.node == name);
+    fields.map(|field| &field.node.selection_set.node)
+}
+
 /// Whether a field of a flat operation was asked for by the client.
 fn is_asked(field: &Field) -> bool {
     field.alias.as_ref().is_none_or(|alias| alias.node != NOTHING)

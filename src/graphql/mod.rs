@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 pub use context::{Caller, ContextExt, Origin, RequestContext, Viewer};
 pub use events::Turn;
-pub use flatten::asks_for;
+pub use flatten::{asks_for, inside};
 pub use index::SchemaIndex;
 pub use json::{Json, write_response};
 #[cfg(test)]

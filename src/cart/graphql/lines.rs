@@ -9,7 +9,8 @@ use async_graphql::{Context, ID, Object, Result};
 use super::super::model::{Cart, CartLine};
 use crate::catalog::graphql::ProductNode;
 use crate::graphql::{
-    AtOnce, ContextExt, DateTimeScalar, Json, Leaf, LeafObject, Leaves, MoneyNode, asks_for,
+    AtOnce, ContextExt, DateTimeScalar, Json, Leaf, LeafObject, Leaves, MoneyNode, RequestContext,
+    asks_for, inside,
 };
 use crate::money::Money;
 
@@ -37,9 +38,44 @@ pub(super) fn bare(cart: &Arc<Cart>) -> Vec<Line> {
     with(cart, repeat_with(|| Looked::NotYet))
 }
 
-/// Writes the lines, unless their products are needed for that.
+/// Has the products of a cart at hand that these selections of its fields need. Not if they ask for
+/// notices, which read them together with their stock.
+pub(super) async fn get_ready<'s>(
+    request: &RequestContext,
+    cart: &Cart,
+    selections: impl IntoIterator<Item = &'s SelectionSet>,
+) {
+    let (mut needs_products, mut has_notices) = (false, false);
+    for selection in selections {
+        has_notices |= asks_for(selection, &["notices"]);
+        needs_products |= asks_for(selection, &["subtotal"])
+            || inside(selection, "lines").any(|line| asks_for(line, &OF_THE_PRODUCT));
+    }
+    if needs_products && !has_notices {
+        request.products.foresee(cart.lines.iter().map(|line| line.product.clone()));
+        request.products.settled().await;
+    }
+}
+
+/// The products of a cart's lines, if all of them have been read.
+pub(super) fn products_at_hand(cart: &Cart, out: &Json) -> Option<Vec<Option<ProductNode>>> {
+    let request = out.request()?;
+    let known = |line: &CartLine| Some(request.products.known(&line.product)?.map(Leaf));
+    cart.lines.iter().map(known).collect()
+}
+
+fn looked(found: Option<ProductNode>) -> Looked {
+    found.map_or(Looked::Gone, Looked::There)
+}
+
+/// Writes the lines, unless products are needed for that which nobody has read.
 pub(super) fn write(cart: &Arc<Cart>, selection: &SelectionSet, out: &mut Json) -> bool {
-    !asks_for(selection, &OF_THE_PRODUCT) && out.objects(&bare(cart), selection)
+    if !asks_for(selection, &OF_THE_PRODUCT) {
+        return out.objects(&bare(cart), selection);
+    }
+    products_at_hand(cart, out).is_some_and(|products| {
+        out.objects(&with(cart, products.into_iter().map(looked)), selection)
+    })
 }
 
 /// The lines, with their products where those are needed: all of them in one round.
@@ -49,8 +85,7 @@ pub(super) async fn resolve(ctx: &Context<'_>, cart: &Arc<Cart>) -> Result<Leave
         let ids = cart.lines.iter().map(|line| line.product.clone());
         // If they cannot be read, each field that needs one says so for itself.
         if let Ok(products) = ctx.request()?.products.load_many(ids).await {
-            let look = |found: Option<_>| found.map_or(Looked::Gone, |it| Looked::There(Leaf(it)));
-            lines = with(cart, products.into_iter().map(look));
+            lines = with(cart, products.into_iter().map(|product| looked(product.map(Leaf))));
         }
     }
     Ok(lines.into_iter().map(Box::new).map(Leaf).collect())

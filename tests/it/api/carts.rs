@@ -17,11 +17,15 @@ use crate::support::stores::TestStore;
 
 /// All of a cart. Its notices are those of the session's zone.
 const CART: &str = "fragment C on Cart {
-    id totalQuantity subtotal { amount currencyCode } updatedAt expiresAt
+    id totalQuantity updatedAt expiresAt ...P
+    notices { code productId message quantity priceWhenAdded { amount } currentPrice { amount } }
+} fragment P on Cart {
+    subtotal { amount currencyCode }
     lines { productId name imageUrl quantity addedAt product { id name price { amount } }
             unitPrice { amount } priceWhenAdded { amount } total { amount currencyCode } }
-    notices { code productId message quantity priceWhenAdded { amount } currentPrice { amount } }
 }";
+/// A cart with its notices, and without them: then its products are read before anything is written.
+const BOTH_WAYS: &str = "cart { ...C } alone: cart { ...P }";
 const STOCK: &str = "mutation($entries: [StockInput!]!) {
     stockSet(entries: $entries) { userErrors { code message } } }";
 
@@ -55,7 +59,7 @@ impl Shopper {
     }
 
     pub(super) async fn cart(&self) -> Value {
-        self.data(&format!("{{ cart {{ ...C }} }} {CART}"), json!({})).await["cart"].take()
+        both_ways(self.data(&format!("{{ {BOTH_WAYS} }} {CART}"), json!({})).await)
     }
 
     async fn badge(&self) -> i64 {
@@ -107,7 +111,7 @@ fn mutation(name: &str) -> String {
         "cartMerge" => ("($guest: String!)", "(guestToken: $guest)"),
         other => panic!("{other} is no mutation of carts"),
     };
-    let payload = "{ cart { ...C } userErrors { code field message } }";
+    let payload = format!("{{ {BOTH_WAYS} userErrors {{ code field message }} }}");
     format!("mutation{declared} {{ {name}{given} {payload} }} {CART}")
 }
 
@@ -117,9 +121,17 @@ fn input(lines: &[(&str, i64)]) -> Vec<Value> {
 }
 
 /// The cart of a payload without errors.
-pub(super) fn done(mut payload: Value) -> Value {
+pub(super) fn done(payload: Value) -> Value {
     assert_eq!(payload["userErrors"], json!([]), "{payload}");
-    payload["cart"].take()
+    both_ways(payload)
+}
+
+/// The cart, which is the same by both ways.
+fn both_ways(mut shown: Value) -> Value {
+    for field in ["subtotal", "lines"] {
+        assert_eq!(shown["alone"][field], shown["cart"][field], "{shown}");
+    }
+    shown["cart"].take()
 }
 
 /// The lines of a cart: products and units.
