@@ -121,17 +121,26 @@ impl OrderStatements {
         row.and_then(|(body,)| body).map(|body| statement.of_json(&body)).transpose()
     }
 
-    /// The order of a row of a list: its copy, or the state where that may be newer. `belongs`
-    /// tells whether it still stands in that list.
-    async fn of_row(
+    /// The orders of rows of a list: their copies, or the state where that may be newer. `belongs`
+    /// tells whether one still stands in that list.
+    async fn of_rows(
         &self,
-        row: ListRow,
+        rows: Vec<ListRow>,
         belongs: impl Fn(&Order) -> bool,
-    ) -> Result<Option<Order>, StoreError> {
-        match self.lists.order(&row)? {
-            Some(copy) => Ok(Some(copy)),
-            None => Ok(self.read(&self.state, row.order_id).await?.filter(belongs)),
+    ) -> Result<Vec<Order>, StoreError> {
+        let (mut orders, mut marked) = (Vec::with_capacity(rows.len()), Vec::new());
+        for (place, row) in rows.iter().enumerate() {
+            let copy = self.lists.order(row)?;
+            if copy.is_none() {
+                marked.push((place, row.order_id));
+            }
+            orders.push(copy);
         }
+        let states = marked.iter().map(|(_, id)| self.read(&self.state, *id));
+        for ((place, _), state) in marked.iter().zip(try_join_all(states).await?) {
+            orders[*place] = state.filter(&belongs);
+        }
+        Ok(orders.into_iter().flatten().collect())
     }
 
     async fn write_events(&self, order: Uuid, events: &[OrderEvent]) -> Result<(), StoreError> {
@@ -279,8 +288,7 @@ impl OrderStore for CassandraStore {
             let rows = self.orders.lists.history(owner, part, rest).await?;
             let (is_last, last) = (rows.len() < rest.limit, rows.last().map(ListRow::place));
             let belongs = |order: &Order| order.owner == *owner && order.part == part;
-            let reads = rows.into_iter().map(|row| self.orders.of_row(row, belongs));
-            found.extend(try_join_all(reads).await?.into_iter().flatten());
+            found.extend(self.orders.of_rows(rows, belongs).await?);
             if is_last || found.len() >= slice.limit {
                 break;
             }
@@ -303,8 +311,7 @@ impl OrderStore for CassandraStore {
     ) -> Result<Vec<Order>, StoreError> {
         let rows = self.orders.lists.day(day, shard, after, limit).await?;
         // An order never leaves the day it was placed on.
-        let reads = rows.into_iter().map(|row| self.orders.of_row(row, |_| true));
-        Ok(try_join_all(reads).await?.into_iter().flatten().collect())
+        self.orders.of_rows(rows, |_| true).await
     }
 
     async fn claim_guest(&self, guest: Uuid, user: &str) -> Result<(), StoreError> {
