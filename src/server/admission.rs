@@ -156,9 +156,11 @@ impl Admission {
         }
     }
 
-    /// Whether the process is short of time, and has been for a moment.
-    pub(crate) fn is_short_of_time(&self) -> bool {
+    /// Whether those who browse have kept the process short of time for a moment, and wait at the
+    /// door. (It may be short of time by those who buy alone.)
+    pub(crate) fn is_crowded(&self) -> bool {
         self.browsing.now.load(Ordering::Relaxed) < self.browsing.most.div_ceil(2)
+            && self.browsing.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Waits for a place; it is free again when what is returned is dropped.

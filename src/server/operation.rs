@@ -173,7 +173,7 @@ pub(super) async fn execute(
     deadline: Instant,
 ) -> Result<GraphQlResponse, Error> {
     let started = Instant::now();
-    let is_at_till = ready.operation.traffic == Traffic::Buying && app.admission.is_short_of_time();
+    let is_at_till = ready.operation.traffic == Traffic::Buying && app.admission.is_crowded();
     let (request, rounds, manner) = begin(app, asked, ready);
     // The executor's state is large; boxed, it is not copied each time a future is put into another.
     let execution = Box::pin(app.graph.execute(request));
