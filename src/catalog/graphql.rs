@@ -23,8 +23,8 @@ use crate::graphql::{
 use crate::inventory::graphql::{StockNode, foresee_stock, stock_of, stocks_of, write_stock};
 use crate::money::{Currency, Money};
 use crate::page::PageArgs;
-use pages::ProductsArgs;
 pub use pages::{PriceRangeInput, ProductConnection, ProductEdge, ProductSort};
+use pages::{ProductsArgs, waits_for_others};
 
 /// Questions about the catalogue.
 #[derive(Default)]
@@ -37,9 +37,11 @@ impl CatalogQuery {
     async fn product(&self, ctx: &Context<'_>, id: ID) -> Result<Option<ProductNode>> {
         let id = ProductId::parse(&id).map_err(|fault| Error::argument("id", fault))?;
         let request = ctx.request()?;
-        foresee_stock(request, ctx.field().selection_set(), std::slice::from_ref(&id));
+        let stock = foresee_stock(request, ctx.field().selection_set(), std::slice::from_ref(&id));
         let product = request.products.load(id).await?;
-        request.stock.settled().await;
+        if !ctx.field().selection_set().any(|field| waits_for_others(&field)) {
+            stock.read().await;
+        }
         Ok(product.map(Leaf))
     }
 
@@ -59,9 +61,11 @@ impl CatalogQuery {
         });
         let ids = ids.collect::<Result<Vec<_>, _>>()?;
         let request = ctx.request()?;
-        foresee_stock(request, ctx.field().selection_set(), &ids);
+        let stock = foresee_stock(request, ctx.field().selection_set(), &ids);
         let products = request.products.load_many(ids).await?;
-        request.stock.settled().await;
+        if !ctx.field().selection_set().any(|field| waits_for_others(&field)) {
+            stock.read().await;
+        }
         Ok(products.into_iter().map(|product| product.map(Leaf)).collect())
     }
 

@@ -47,12 +47,38 @@ enum Progress<T> {
     Loaded(Answer<T>),
 }
 
+impl<T: Clone> Progress<T> {
+    /// The answer, or something to wait for it with.
+    fn ask(&mut self) -> Asked<T> {
+        match self {
+            Self::Loaded(answer) => Asked::Known(answer.clone()),
+            Self::Loading(waiting) => {
+                let (tell, told) = oneshot::channel();
+                waiting.push(tell);
+                Asked::Waiting(told)
+            }
+        }
+    }
+}
+
+/// Rows that were foreseen.
+#[must_use]
+pub struct Foreseen<T>(Option<oneshot::Receiver<Answer<T>>>);
+
+impl<T> Foreseen<T> {
+    /// Waits until they have been read, so that they are [known](Loader::known).
+    pub async fn read(self) {
+        if let Some(told) = self.0 {
+            // What became of it is seen by those who ask.
+            let _ = told.await;
+        }
+    }
+}
+
 struct State<F: Fetch> {
     entries: HashMap<F::Key, Entry<F::Row>>,
     /// Keys of the round that is being gathered.
     round: Vec<F::Key>,
-    /// The last key of the round that is being read.
-    reading: Option<F::Key>,
     /// The age of [`Rounds`] that all of this belongs to.
     age: u64,
 }
@@ -72,8 +98,7 @@ struct Shared<F: Fetch> {
 impl<F: Fetch> Loader<F> {
     /// A loader for the request that `rounds` drives.
     pub fn new(fetch: F, rounds: &Arc<Rounds>) -> Self {
-        let state =
-            State { entries: HashMap::new(), round: Vec::new(), reading: None, age: rounds.age() };
+        let state = State { entries: HashMap::new(), round: Vec::new(), age: rounds.age() };
         Self {
             shared: Arc::new(Shared { fetch, state: Mutex::new(state) }),
             rounds: rounds.clone(),
@@ -108,34 +133,24 @@ impl<F: Fetch> Loader<F> {
 
     /// Has rows read with those that are asked for now, because somebody will ask for them when
     /// there is one of those.
-    pub fn foresee(&self, keys: impl IntoIterator<Item = F::Key>) {
+    pub fn foresee(&self, keys: impl IntoIterator<Item = F::Key>) -> Foreseen<F::Row> {
         let mut state = self.state();
+        let mut last = None;
         for key in keys {
-            self.enter(&mut state, key);
+            self.enter(&mut state, key.clone());
+            last = Some(key);
         }
-    }
-
-    /// Waits until what was foreseen is there, so that it is [`Self::known`].
-    pub async fn settled(&self) {
-        let told = {
-            let mut state = self.state();
-            let State { entries, round, reading, .. } = &mut *state;
-            let last = round.last().or(reading.as_ref());
-            match last.and_then(|key| entries.get_mut(key)) {
-                Some(Entry { progress: Progress::Loading(waiting), .. }) => {
-                    let (tell, told) = oneshot::channel();
-                    waiting.push(tell);
-                    told
-                }
-                _ => return,
-            }
-        };
-        // What became of it is seen by those who ask.
-        let _ = told.await;
+        // All that are new are of one round, and told of at once.
+        let entry = last.and_then(|key| state.entries.get_mut(&key));
+        Foreseen(match entry.map(|entry| entry.progress.ask()) {
+            Some(Asked::Waiting(told)) => Some(told),
+            Some(Asked::Known(_)) | None => None,
+        })
     }
 
     /// The row with this key if it has been read without a fault; `None` if somebody would have to
-    /// wait for it, or to be told why there is none.
+    /// wait for it, or to be told why there is none. It is not counted as a hit: what is made of it may
+    /// have to be made once more.
     pub fn known(&self, key: &F::Key) -> Option<Option<F::Row>> {
         match &self.state().entries.get(key)?.progress {
             Progress::Loaded(answer) => answer.clone().ok(),
@@ -149,14 +164,7 @@ impl<F: Fetch> Loader<F> {
         if std::mem::replace(&mut entry.is_asked_for, true) {
             OperationStats::cache_hit();
         }
-        match &mut entry.progress {
-            Progress::Loaded(answer) => Asked::Known(answer.clone()),
-            Progress::Loading(waiting) => {
-                let (tell, told) = oneshot::channel();
-                waiting.push(tell);
-                Asked::Waiting(told)
-            }
-        }
+        entry.progress.ask()
     }
 
     /// What is known in the present age.
@@ -190,11 +198,7 @@ enum Asked<T> {
 }
 
 async fn read_round<F: Fetch>(shared: Arc<Shared<F>>) {
-    let keys = {
-        let mut state = lock(&shared.state);
-        state.reading = state.round.last().cloned();
-        std::mem::take(&mut state.round)
-    };
+    let keys = std::mem::take(&mut lock(&shared.state).round);
     let answers = shared.fetch.fetch(&keys).await;
     let mut state = lock(&shared.state);
     let answers: Vec<Answer<F::Row>> = match answers {
@@ -353,10 +357,10 @@ mod tests {
     async fn what_is_foreseen_is_read_with_what_is_asked_for_and_counts_for_whoever_asks() {
         let (fetch, rounds, loader) = loader();
         let asks = async {
-            loader.foresee([4, 4]);
+            let foreseen = loader.foresee([4, 4]);
             assert_eq!(loader.known(&4), None);
             let first = loader.load(2).await.unwrap();
-            loader.settled().await;
+            foreseen.read().await;
             assert_eq!(loader.known(&4), Some(Some("4".to_owned())));
             (first, loader.load(4).await.unwrap(), loader.load(4).await.unwrap())
         };

@@ -33,7 +33,7 @@ pub use json::{Json, write_response};
 #[cfg(test)]
 pub(crate) use leaf::tests::assert_written_as_resolved;
 pub use leaf::{AtOnce, Leaf, LeafObject, Leaves};
-pub use loader::{Fetch, Loader, Rounds};
+pub use loader::{Fetch, Foreseen, Loader, Rounds};
 pub use pages::{Connection, Edge, ListNode, Page, PageEnds, PageInfo};
 pub use scalars::{DateScalar, DateTimeScalar, DecimalScalar, MoneyInput, MoneyNode};
 

@@ -16,7 +16,7 @@ use crate::catalog::graphql::ProductNode;
 use crate::error::{Error, UserError};
 use crate::geo_zone::GeoZone;
 use crate::graphql::{
-    ContextExt, DateTimeScalar, Fetch, Json, Leaf, LeafObject, Leaves, RequestContext,
+    ContextExt, DateTimeScalar, Fetch, Foreseen, Json, Leaf, LeafObject, Leaves, RequestContext,
 };
 use crate::product_id::ProductId;
 
@@ -157,29 +157,43 @@ pub fn write_stock(product: &ProductId, field: &Field, out: &mut Json) -> bool {
 }
 
 /// Has the stock that will be asked for of these products read with what is asked for now. The
-/// fields that are asked of the products tell.
+/// fields that are asked of the products tell. It can be waited for, where nothing else is.
 pub fn foresee_stock<'a>(
     request: &RequestContext,
     fields: impl Iterator<Item = SelectionField<'a>>,
     products: &[ProductId],
-) {
+) -> ForeseenStock {
+    let mut foreseen = Vec::new();
     for field in fields {
         let is_plain = || field.directives().is_ok_and(|directives| directives.is_empty());
         match field.name() {
             "stock" if is_plain() => {
-                // What is wrong with an argument is told by the field itself.
-                let Ok(arguments) = field.arguments() else { continue };
-                let zone = arguments.iter().find_map(|(_, value)| match value {
-                    Value::String(zone) => GeoZone::parse(zone).ok(),
+                let arguments = field.arguments().unwrap_or_default();
+                let zone = arguments.iter().find_map(|(name, value)| match value {
+                    // What is no zone is said by the field itself.
+                    Value::String(zone) if name == "geoZone" => GeoZone::parse(zone).ok(),
                     _ => None,
                 });
                 let Some(zone) = zone else { continue };
                 let key =
                     |product: &ProductId| StockKey { product: product.clone(), zone: zone.clone() };
-                request.stock.foresee(products.iter().map(key));
+                foreseen.push(request.stock.foresee(products.iter().map(key)));
             }
-            "stocks" if is_plain() => request.zones.foresee(products.iter().cloned()),
+            "stocks" if is_plain() => drop(request.zones.foresee(products.iter().cloned())),
             _ => {}
+        }
+    }
+    ForeseenStock(foreseen)
+}
+
+/// Stock that is being read because it will be asked for.
+pub struct ForeseenStock(Vec<Foreseen<StockLevel>>);
+
+impl ForeseenStock {
+    /// Waits until all of it has been read.
+    pub async fn read(self) {
+        for foreseen in self.0 {
+            foreseen.read().await;
         }
     }
 }

@@ -52,8 +52,8 @@ pub(super) async fn get_ready<'s>(
             || inside(selection, "lines").any(|line| asks_for(line, &OF_THE_PRODUCT));
     }
     if needs_products && !has_notices {
-        request.products.foresee(cart.lines.iter().map(|line| line.product.clone()));
-        request.products.settled().await;
+        let products = cart.lines.iter().map(|line| line.product.clone());
+        request.products.foresee(products).read().await;
     }
 }
 

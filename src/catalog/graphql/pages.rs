@@ -100,9 +100,13 @@ pub(super) async fn products(
     let page = catalog.page(&query, fields.iter().any(needs_card)).await?;
     // What is asked of them all is read at once here, and not for each when it is resolved.
     let ids: Vec<_> = page.entries.iter().map(|entry| entry.id().clone()).collect();
-    foresee_stock(request, fields.into_iter(), &ids);
-    request.stock.settled().await;
-    Ok(Leaf(Box::new(ProductPage { catalog, list, query, page })))
+    let waits = fields.iter().any(waits_for_others);
+    let stock = foresee_stock(request, fields.into_iter(), &ids);
+    let page = ProductPage { catalog, list, query, page };
+    if !waits && page.knows_its_ends(ctx.field()) {
+        stock.read().await;
+    }
+    Ok(Leaf(Box::new(page)))
 }
 
 /// What is asked of the products of a page.
@@ -124,9 +128,18 @@ fn asked_of_products(connection: SelectionField<'_>) -> Vec<SelectionField<'_>> 
 
 /// Whether the read models do not have what is asked for.
 fn needs_card(field: &SelectionField<'_>) -> bool {
-    let is_name_of_category = field.name() == "category"
-        && field.selection_set().all(|inside| ["__typename", "name"].contains(&inside.name()));
-    !ROW_FIELDS.contains(&field.name()) && !is_name_of_category
+    !ROW_FIELDS.contains(&field.name()) && !is_name_of_category(field)
+}
+
+fn is_name_of_category(field: &SelectionField<'_>) -> bool {
+    field.name() == "category"
+        && field.selection_set().all(|inside| ["__typename", "name"].contains(&inside.name()))
+}
+
+/// Whether something else than stock in a zone has to be read for a field of a product. To wait for
+/// the stock first would make two rounds of one.
+pub(super) fn waits_for_others(field: &SelectionField<'_>) -> bool {
+    field.name() == "stocks" || (field.name() == "category" && !is_name_of_category(field))
 }
 
 /// A list that cursors belong to.
@@ -227,6 +240,18 @@ impl ProductPage {
         // Without a cursor that cuts it off, a page goes to the end of the list. What lies beyond a
         // cursor is looked at when somebody asks.
         self.cut(end).is_none().then_some(false)
+    }
+
+    /// Whether nothing has to be read for what is asked of the ends of this page.
+    fn knows_its_ends(&self, connection: SelectionField<'_>) -> bool {
+        let infos = connection.selection_set().filter(|field| field.name() == "pageInfo");
+        infos.flat_map(|info| info.selection_set().collect::<Vec<_>>()).all(|end| {
+            match end.name() {
+                "hasNextPage" => self.is_known_beyond(End::After).is_some(),
+                "hasPreviousPage" => self.is_known_beyond(End::Before).is_some(),
+                _ => true,
+            }
+        })
     }
 
     /// Whether the list has a product beyond one end of this page.
