@@ -16,6 +16,8 @@ use super::context::RequestContext;
 use super::flatten::asked;
 use super::leaf::{AtOnce, LeafObject};
 
+/// The most room that is made for a list because its first item is long.
+const MOST_FORESEEN: usize = 64 << 10;
 /// Room for an object of usual size, so that its buffer does not grow step by step.
 const USUAL_BYTES: usize = 512;
 
@@ -138,8 +140,8 @@ impl<'c> Json<'c> {
             let Some(item) = items.next() else { break };
             if place == 1 {
                 // The others are about as long as the first.
-                let room = (self.len() - begin) * (items.size_hint().0 + 1);
-                self.bytes.reserve(room + room / 4);
+                let room = (self.len() - begin).saturating_mul(items.size_hint().0 + 1);
+                self.bytes.reserve(room.saturating_add(room / 4).min(MOST_FORESEEN));
             }
             if place > 0 {
                 self.raw(b",");
