@@ -44,6 +44,7 @@ mod fault;
 pub mod feed;
 pub mod geo_zone;
 pub mod graphql;
+mod held;
 pub mod input;
 pub mod inventory;
 mod locks;

@@ -7,10 +7,10 @@
 //! Those who buy do not wait for those who look around: each kind has places of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::comeback::Comeback;
@@ -49,17 +49,23 @@ const QUEUE_AT_MOST: Duration = Duration::from_micros(300);
 const SHRINK_BY: usize = 8;
 /// The fewest places for browsing.
 const FEWEST: usize = 1;
+/// So many others than buyers between two looks are a crowd.
+const CROWD: usize = 8;
 
 /// The places for operations.
 pub(crate) struct Admission {
-    buying: Places,
-    browsing: Places,
+    buying: Arc<Places>,
+    browsing: Arc<Places>,
+    /// Who came since the last look and was no buyer, whether there was a place or not …
+    others: AtomicUsize,
+    /// … and whether those before it were a crowd.
+    is_crowded: AtomicBool,
     comeback: Comeback,
     metrics: Arc<Metrics>,
 }
 
 struct Places {
-    free: Semaphore,
+    free: Arc<Semaphore>,
     most: usize,
     /// How many there are now …
     now: AtomicUsize,
@@ -70,12 +76,12 @@ struct Places {
 }
 
 /// A place that is taken, for as long as this is kept.
-pub(crate) struct Place<'a> {
-    places: &'a Places,
-    permit: Option<SemaphorePermit<'a>>,
+pub(crate) struct Place {
+    places: Arc<Places>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         let one_less = |count: usize| count.checked_sub(1);
         let too_many = &self.places.too_many;
@@ -90,7 +96,7 @@ impl Drop for Place<'_> {
 impl Places {
     fn new(limits: &WorkLimits) -> Self {
         Self {
-            free: Semaphore::new(limits.in_work),
+            free: Arc::new(Semaphore::new(limits.in_work)),
             most: limits.in_work,
             now: AtomicUsize::new(limits.in_work),
             too_many: AtomicUsize::new(0),
@@ -133,8 +139,9 @@ impl Places {
 impl Admission {
     /// All places are free.
     pub(crate) fn new(limits: &WorkLimits, metrics: Arc<Metrics>) -> Self {
-        let (buying, browsing) = (Places::new(limits), Places::new(limits));
-        Self { buying, browsing, comeback: Comeback::new(), metrics }
+        let [buying, browsing] = [(); 2].map(|()| Arc::new(Places::new(limits)));
+        let (others, is_crowded) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { buying, browsing, others, is_crowded, comeback: Comeback::new(), metrics }
     }
 
     /// Sees to it, for ever, that those who browse leave room for those who buy: while the process is
@@ -149,6 +156,8 @@ impl Admission {
             // Its next turn comes after that of everything that is ready.
             tokio::task::yield_now().await;
             let places = self.browsing.adjust(asked.elapsed());
+            let others = self.others.swap(0, Ordering::Relaxed);
+            self.is_crowded.store(others >= CROWD, Ordering::Relaxed);
             self.metrics
                 .pressure()
                 .browsing_places()
@@ -156,21 +165,29 @@ impl Admission {
         }
     }
 
-    /// Whether those who browse have kept the process short of time for a moment, and wait at the
-    /// door. (It may be short of time by those who buy alone.)
+    /// Whether the process has been short of time for a moment, and others than buyers kept coming:
+    /// buyers alone gain nothing by going out of each other's way.
     pub(crate) fn is_crowded(&self) -> bool {
         self.browsing.now.load(Ordering::Relaxed) < self.browsing.most.div_ceil(2)
-            && self.browsing.waiting.load(Ordering::Relaxed) > 0
+            && self.is_crowded.load(Ordering::Relaxed)
+    }
+
+    /// Notes a request that is no buyer's, or is answered before that is known.
+    pub(crate) fn note_other(&self) {
+        self.others.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Waits for a place; it is free again when what is returned is dropped.
-    pub(crate) async fn enter(&self, kind: Traffic) -> Result<Place<'_>, Error> {
+    pub(crate) async fn enter(&self, kind: Traffic) -> Result<Place, Error> {
         let places = match kind {
             Traffic::Buying => &self.buying,
-            Traffic::Browsing => &self.browsing,
+            Traffic::Browsing => {
+                self.note_other();
+                &self.browsing
+            }
         };
-        let taken = |permit| Place { places, permit: Some(permit) };
-        if let Ok(permit) = places.free.try_acquire() {
+        let taken = |permit| Place { places: places.clone(), permit: Some(permit) };
+        if let Ok(permit) = places.free.clone().try_acquire_owned() {
             return Ok(taken(permit));
         }
         let shed = || {
@@ -178,7 +195,7 @@ impl Admission {
             Error::Overloaded { wait: self.comeback.wait() }
         };
         let _waiting = Waiting::begin(places).ok_or_else(shed)?;
-        match timeout(WAIT_AT_MOST, places.free.acquire()).await {
+        match timeout(WAIT_AT_MOST, places.free.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(taken(permit)),
             Ok(Err(_)) | Err(_) => Err(shed()),
         }

@@ -20,6 +20,7 @@ use crate::digest::from_hex;
 use crate::error::Error;
 use crate::graphql::complete::complete;
 use crate::graphql::{Caller, RequestContext, Rounds, Viewer};
+use crate::held::{Held, holding};
 use crate::telemetry::{OperationLine, OperationReads, OperationStats, Outcome, Traffic};
 
 /// What a request costs beside its operation.
@@ -51,9 +52,9 @@ impl Ready {
 }
 
 /// An operation that may be executed now.
-pub(super) struct Admitted<'a> {
+pub(super) struct Admitted {
     /// Its place among those that are; for as long as it is kept.
-    pub(super) place: Place<'a>,
+    pub(super) place: Place,
     /// Who asks for it.
     pub(super) caller: Caller,
     pub(super) ready: Ready,
@@ -62,13 +63,13 @@ pub(super) struct Admitted<'a> {
 /// Finds the operation that a request means, checks it, and lets it in when there is a place for it
 /// and its caller has not had more than its share. The cheap comes first: of a request that is sent
 /// away nothing is read from the store, not even who sent it.
-pub(super) async fn admit<'a>(
-    app: &'a App,
+pub(super) async fn admit(
+    app: &App,
     shop: &Shop,
     request: GraphRequest,
     address: Option<IpAddr>,
     caller: impl Future<Output = Result<Caller, Error>>,
-) -> Result<Admitted<'a>, Refusal> {
+) -> Result<Admitted, Refusal> {
     let limited = |error| limited(app, error);
     shop.rates.take_from_address(address, REQUEST_COST).map_err(limited)?;
     let admitted = async {
@@ -105,6 +106,7 @@ pub(super) async fn admit<'a>(
 
 /// What a client is told that asks for more than its share.
 pub(super) fn limited(app: &App, error: Error) -> Refusal {
+    app.admission.note_other();
     app.metrics.pressure().limited();
     Refusal::Request(error)
 }
@@ -165,22 +167,26 @@ fn named_hash(request: &GraphRequest) -> Result<Option<DocumentHash>, Error> {
 const ID_PREFIX: &str = "sha256:";
 
 /// Runs the resolvers until the deadline, turns a panic into an error, and writes the operation's
-/// line.
+/// line. Its place is free again when all of its work is over: a change may go on after that.
 pub(super) async fn execute(
     app: &App,
     asked: Asked<'_>,
-    ready: Ready,
+    (ready, place): (Ready, Place),
     deadline: Instant,
 ) -> Result<GraphQlResponse, Error> {
     let started = Instant::now();
+    let (_place, held) = match ready.kind() {
+        OperationType::Mutation => (None, Some(Arc::new(place) as Held)),
+        _ => (Some(place), None),
+    };
     let is_at_till = ready.operation.traffic == Traffic::Buying && app.admission.is_crowded();
     let (request, rounds, manner) = begin(app, asked, ready);
     // The executor's state is large; boxed, it is not copied each time a future is put into another.
     let execution = Box::pin(app.graph.execute(request));
-    let run = async move {
+    let run = holding(held, async move {
         let run = AssertUnwindSafe(rounds.drive(execution)).catch_unwind();
         OperationStats::collect(tokio::time::timeout_at(deadline, run)).await
-    };
+    });
     let ended = if is_at_till { Box::pin(app.till.run(run)).await } else { Some(run.await) };
     let (result, reads) = match ended {
         Some((Ok(Ok(response)), reads)) => (Ok(manner.finish(response, &reads)), reads),

@@ -162,8 +162,8 @@ async fn work(
     let may_share = app.responses.may_share(&ready, &caller);
     let (operation, cost) = (ready.operation.clone(), ready.cost);
     let asked_for = Asked { shop, caller, id };
-    let executed = execute(app, asked_for, ready, deadline);
-    let answer = if may_share {
+    let executed = execute(app, asked_for, (ready, place), deadline);
+    if may_share {
         let make = || async {
             match executed.await {
                 Ok(response) => Kept::of(&response, &operation, cost)
@@ -180,9 +180,7 @@ async fn work(
             Ok(response) => wire::executed(media, &response),
             Err(error) => wire::failed(media, &error),
         }
-    };
-    drop(place);
-    answer
+    }
 }
 
 /// Gives up when the deadline has passed, and names the request in the answer.

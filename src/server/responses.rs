@@ -102,7 +102,12 @@ impl Kept {
         if !response.errors.is_empty() || !response.extensions.is_empty() {
             return None;
         }
-        let body = Bytes::from(write_response(response));
+        let mut body = write_response(response);
+        // What is kept takes about as much memory as it is counted for.
+        if body.capacity() > 2 * body.len() {
+            body.shrink_to_fit();
+        }
+        let body = Bytes::from(body);
         let tag: [u8; 16] = digest_of(&[&body]);
         let tag = HeaderValue::try_from(format!("\"{}\"", hex(&tag))).ok()?;
         let named = (operation.name.clone(), operation.root.clone());
@@ -141,6 +146,7 @@ impl Responses {
             Some(kept) => kept,
             None => Box::pin(cache.wait(&raw.into(), asked)).await?,
         };
+        app.admission.note_other();
         let cost = kept.cost.saturating_add(REQUEST_COST);
         if let Err(error) = shop.rates.take(None, address, cost) {
             return Some(Err(limited(app, error)));

@@ -4,7 +4,7 @@
 //! them comes after a turn of whoever is ready: those who browse, and those at the door who are just being
 //! sent away. On threads of its own it takes its turns among those who buy, and the system sees to it that
 //! threads that do little need not wait for those that do much. Going there and back costs some
-//! microseconds, so it is done only while the process is short of time.
+//! microseconds, so it is done only while the process is short of time by those who browse.
 
 use std::sync::OnceLock;
 

@@ -15,6 +15,7 @@ use crate::catalog::CatalogStore;
 use crate::checkout::service::SagaStore;
 use crate::clock::{Clock, Timestamp};
 use crate::config::StoreConfig;
+use crate::held::{held, holding};
 use crate::inventory::InventoryStore;
 use crate::root_key::RootKey;
 use crate::sessions::SessionStore;
@@ -152,7 +153,7 @@ where
     T: Send + 'static,
     E: From<StoreError> + Send + 'static,
 {
-    match tokio::spawn(OperationStats::collect(change)).await {
+    match tokio::spawn(holding(held(), OperationStats::collect(change))).await {
         Ok((result, reads)) => {
             OperationStats::add(reads);
             result

@@ -317,9 +317,7 @@ async fn operate(
             }
         }
     } else {
-        let done = execute(app, asked, ready, deadline).await;
-        drop(place);
-        match done {
+        match execute(app, asked, (ready, place), deadline).await {
             Ok(answer) => tell(ToClient::Next { id, payload: &answer }).await?,
             Err(error) => {
                 return tell(ToClient::Error { id, payload: &[(&error).into()] }).await;

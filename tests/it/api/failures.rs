@@ -206,7 +206,7 @@ async fn serve_with(broken: Broken, change: impl FnOnce(&mut Config)) -> TestSer
 
 /// An id that an order may have.
 const ORDER: &str = "01980000-0000-7000-8000-000000000001";
-const CHECKOUT: &str = "mutation($input: CheckoutInput!) {
+pub const CHECKOUT: &str = "mutation($input: CheckoutInput!) {
     checkout(input: $input) { order { id } userErrors { code } } }";
 
 fn requests() -> [(&'static str, Value); 11] {

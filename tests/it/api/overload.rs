@@ -11,8 +11,10 @@ use vitrina::config::{CacheConfig, Config};
 use vitrina::rate::{Rate, RateLimits};
 use vitrina::server::{Role, WorkLimits};
 
-use super::failures::serve_silent;
-use super::{UPSERT, product, staff};
+use super::carts::{Shopper, set_stock};
+use super::failures::{CHECKOUT, serve_silent};
+use super::{UPSERT, product, staff, stock as sell};
+use crate::support::gate::Gate;
 use crate::support::http::{Answer, HttpClient};
 use crate::support::redis::{PrivateRedis, shared_redis};
 use crate::support::server::{TestServer, token};
@@ -114,6 +116,45 @@ async fn no_work_goes_on_for_a_client_that_has_left() {
     })
     .await;
     assert_eq!(metric(&server.http, "vitrina_requests_in_work").await, 1, "only this one");
+}
+
+/// A change that has begun comes to its end, and until then nobody else has its place.
+#[tokio::test]
+async fn what_is_finished_for_a_client_that_has_left_keeps_its_place() {
+    let mut store = TestStore::embedded().await;
+    let gate = Gate::new(store.store.clone());
+    store.store = gate.clone();
+    let server = TestServer::start_on(store, |config| {
+        one_at_a_time(config);
+        config.cache = CacheConfig::Off;
+    })
+    .await;
+    sell(&server.http, &[product("A", "Книги", "10")]).await;
+    set_stock(&server.http, &[("A", "Тула", 5)]).await;
+    let buyer = Shopper::customer(&server, "buyer");
+    buyer.put(&[("A", 1)]).await;
+    gate.open(false);
+    let input = json!({ "idempotencyKey": "k", "geoZone": "Тула", "paymentMethod": "card",
+                        "shippingAddress": { "city": "Тула", "street": "Ленина, 1" } });
+    let client = tokio::spawn({
+        let buyer = buyer.clone();
+        async move { buyer.data(CHECKOUT, json!({ "input": input })).await }
+    });
+    gate.holds(1).await;
+    client.abort();
+    until("its client has left", async || {
+        metric(&server.http, "vitrina_requests_in_work").await == 1
+    })
+    .await;
+    let viewer = async || server.http.query("{ viewer { id } }", json!({})).await.status;
+    assert_eq!(viewer().await, 503, "its place is taken");
+    gate.open(true);
+    until("its place is free", async || viewer().await == 200).await;
+    until("there is an order", async || {
+        let orders = buyer.data("{ orders { nodes { status } } }", json!({})).await;
+        orders["orders"]["nodes"] == json!([{ "status": "CREATED" }])
+    })
+    .await;
 }
 
 fn limited(change: impl FnOnce(&mut RateLimits)) -> impl FnOnce(&mut Config) {
