@@ -149,7 +149,7 @@ async function readPage(key) {
   return { nodes, pageInfo: { hasNextPage: rows.rows.length > first, endCursor } };
 }
 
-const verify = createVerifier({ key: RIVAL_SECRET, algorithms: ["HS256"], cache: 10_000 });
+const verify = createVerifier({ key: RIVAL_SECRET, algorithms: ["HS256"], cache: 40_000 });
 
 /** A shop; with `keep` it remembers what it has read. */
 async function serve(keep) {

@@ -39,8 +39,9 @@ pub(super) const LINES: u64 = 3;
 /// Products that are bought: few enough for all of them to be known to the cache, so that what is
 /// measured is carts.
 pub(super) const PRODUCTS: u64 = 24;
-/// Visitors who take turns: so many that their carts stay short.
-pub(super) const VISITORS: u64 = 4_096;
+/// Visitors who take turns: so many that their carts stay short, as nothing of a cart is folded within a
+/// minute.
+pub(super) const VISITORS: u64 = 32_768;
 /// Requests that a visitor makes in a row.
 pub(super) const VISIT: usize = 8;
 
