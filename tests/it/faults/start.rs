@@ -262,27 +262,14 @@ async fn health_is_also_a_command() {
 async fn a_server_whose_cluster_is_away_says_so_and_goes_on_waiting() {
     // A port that nobody listens on.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let store = format!("cassandra://{free}/k?rf=1");
     let log = tempfile::NamedTempFile::new().unwrap();
-    let mut child = vitrina(&["serve", "--listen", &listen.to_string(), "--store", &store])
-        .env("VITRINA_JWT_SECRET", SECRET)
-        .stderr(log.reopen().unwrap())
-        .spawn()
-        .unwrap();
-    let http = crate::support::http::HttpClient::new(&format!("http://{listen}"));
-    let get = |path: &str| axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
-    // It listens at once; until it does, connections are refused.
-    let ready = loop {
-        match http.send(get("/health/ready")).await {
-            Ok(answer) => break answer,
-            Err(_) => tokio::task::yield_now().await,
-        }
-        assert!(child.try_wait().unwrap().is_none(), "it waits, it does not end");
-    };
+    let mut server = ServerProcess::start_waiting(&store, log.reopen().unwrap()).await;
+    let http = &server.http;
+    let ready = http.get("/health/ready").await;
     assert_eq!(ready.status, 503);
     assert_eq!(ready.json()["ready"], json!(false));
-    assert_eq!(http.send(get("/health/live")).await.unwrap().status, 200);
+    assert_eq!(http.get("/health/live").await.status, 200);
     let answer = http.query("{ categories { name } }", json!({})).await;
     assert_eq!((answer.status.as_u16(), answer.code().as_str()), (503, "UNAVAILABLE"));
     let waits = loop {
@@ -293,8 +280,6 @@ async fn a_server_whose_cluster_is_away_says_so_and_goes_on_waiting() {
         tokio::task::yield_now().await;
     };
     assert!(waits.contains(&free.to_string()), "it says for whom: {waits}");
-    assert!(
-        std::process::Command::new("kill").arg(child.id().to_string()).status().unwrap().success()
-    );
-    assert_eq!(child.wait().unwrap().code(), Some(0), "it can be stopped while it waits");
+    server.signal("TERM");
+    assert_eq!(server.wait(), Some(0), "it can be stopped while it waits");
 }

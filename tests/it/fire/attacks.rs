@@ -10,17 +10,21 @@ use super::clients::{Crowd, Load};
 use super::connection::Connection;
 use super::record::{Kind, Record, Stretch, millis, percentile};
 use super::shop::{Instances, Setting};
-use super::{by_version, stretch};
+use super::{by_version, is_long, stretch};
 use crate::support::documents::bomb;
 
 const VISITORS: Crowd =
-    Crowd { browsing: 4, filling: 0, buying: 0, pause: Duration::from_millis(5) };
+    Crowd { browsing: 4, looking: 0, filling: 0, buying: 0, pause: Duration::from_millis(5) };
 /// Pause of a slow client between two bytes.
 const DRIP: Duration = Duration::from_millis(430);
 /// Fragments of a bomb, each of which has the next one in it twice.
 const FRAGMENTS: usize = 24;
 /// Clients that throw bombs.
 const BOMBERS: usize = 4;
+/// How soon a bomb is to be refused …
+const REFUSED_WITHIN: Duration = Duration::from_millis(50);
+/// … and what tens of thousands of them may leave behind: a part of what caches hold.
+const MORE_MEMORY: u64 = 32 << 20;
 
 async fn open(dir: &tempfile::TempDir) -> Instances {
     let store = format!("embedded:{}", dir.path().join("data").display());
@@ -104,6 +108,13 @@ async fn fragment_bombs_do_not_go_off() {
     print("fragment bombs", &before, &during, &more);
     during.assert_no_errors(&["TIMEOUT"]);
     assert!(during.good() > 0 && !times.is_empty());
+    if is_long() {
+        let p99 = |stretch: &Stretch| stretch.percentile(Kind::Browse, 99);
+        assert!(p99(&during) <= p99(&before) * 2, "others wait");
+        assert!(percentile(times, 99) <= REFUSED_WITHIN, "refusals are slow");
+        let grown = instances.server(0).memory().saturating_sub(memory);
+        assert!(grown < MORE_MEMORY, "{grown} bytes of memory more");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Those who shop: some browse, some fill carts, some buy.
+//! Those who shop: some browse, some look at cards, some fill carts, some buy.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,6 +21,7 @@ const SCARCE: u64 = 3;
 pub const PAGE: &str = "query Page($name: String!, $zone: String!, $price: PriceRange) {
     category(name: $name) { products(first: 24, price: $price) {
         nodes { id name price { amount } stock(geoZone: $zone) { available status } } } } }";
+const BARE_CARD: &str = "query Bare($id: ID!) { product(id: $id) { id name price { amount } } }";
 pub const CARD: &str = "query Card($id: ID!, $zone: String!) {
     product(id: $id) { id name price { amount } stock(geoZone: $zone) { available } } }";
 const ADD: &str = "mutation Add($lines: [CartLineInput!]!, $key: String!) {
@@ -36,6 +37,8 @@ const CHECKOUT: &str = "mutation Buy($zone: String!) { checkout(input: {
 #[derive(Clone, Copy)]
 pub struct Crowd {
     pub browsing: u64,
+    /// Those who look at cards without stock, and at nothing else.
+    pub looking: u64,
     pub filling: u64,
     pub buying: u64,
     pub pause: Duration,
@@ -83,6 +86,9 @@ impl Load {
         let mut random = Random(seed);
         for _ in 0..crowd.browsing {
             clients.push(tokio::spawn(browse(shared.clone(), crowd.pause, random.next())));
+        }
+        for _ in 0..crowd.looking {
+            clients.push(tokio::spawn(look(shared.clone(), crowd.pause, random.next())));
         }
         for _ in 0..crowd.filling {
             clients.push(tokio::spawn(fill_carts(shared.clone(), crowd.pause, random.next())));
@@ -136,6 +142,16 @@ async fn browse(shared: Arc<Shared>, pause: Duration, seed: u64) {
     let (mut client, mut random) = (shared.client(seed), Random(seed));
     while shared.goes_on() {
         client.ask(Kind::Browse, None, &browsing(&mut random)).await;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn look(shared: Arc<Shared>, pause: Duration, seed: u64) {
+    let (mut client, mut random) = (shared.client(seed), Random(seed));
+    while shared.goes_on() {
+        let variables = json!({ "id": product(random.below(PRODUCTS)) });
+        let card = json!({ "query": BARE_CARD, "variables": variables });
+        client.ask(Kind::Card, None, &card).await;
         tokio::time::sleep(pause).await;
     }
 }

@@ -10,7 +10,8 @@ use crate::support::stores::{address_of, cassandra_config, drop_keyspace};
 use crate::support::{Random, seed};
 use vitrina::config::StoreConfig;
 
-const CROWD: Crowd = Crowd { browsing: 2, filling: 2, buying: 6, pause: Duration::from_millis(10) };
+const CROWD: Crowd =
+    Crowd { browsing: 2, looking: 0, filling: 2, buying: 6, pause: Duration::from_millis(10) };
 /// The longest an instance lives before it is killed.
 const LIFE: u64 = 600;
 

@@ -26,6 +26,8 @@ pub struct Flood {
     pub connections: usize,
     /// Requests a second; without it each connection sends the next when the last is answered.
     pub rate: Option<f64>,
+    /// Whether each request comes on a connection of its own.
+    pub reconnects: bool,
 }
 
 /// What became of a flood.
@@ -82,7 +84,7 @@ impl Flood {
         for _ in 0..self.connections {
             let (flooded, next) = (flooded.clone(), next.clone());
             let (stop, requests) = (stop.clone(), requests.clone());
-            let (address, rate) = (self.address, self.rate);
+            let (address, rate, reconnects) = (self.address, self.rate, self.reconnects);
             connections.push(tokio::task::spawn_local(async move {
                 let mut connection = None;
                 while !stop.load(Ordering::Relaxed) {
@@ -101,6 +103,9 @@ impl Flood {
                     let request = &requests[number as usize % requests.len()];
                     let sent = Instant::now();
                     let told = send(&mut connection, address, request).await;
+                    if reconnects {
+                        connection = None;
+                    }
                     flooded.borrow_mut().note(told, sent.elapsed());
                 }
             }));

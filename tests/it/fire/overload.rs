@@ -22,8 +22,14 @@ const FEW: [&str; 4] = ["--max-in-work", "8", "--max-waiting", "32"];
 const TOO_MANY_FOR_FEW: usize = 150;
 /// How many times the peak is asked for.
 const TIMES: f64 = 10.0;
+/// So much of the peak is to be answered all the while …
+const GOODPUT: f64 = 0.8;
+/// … and a checkout is to take so many times as long as alone, at the most.
+const SLOWER: f64 = 3.0;
+/// Two floods at once would be one.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 const BUYERS: Crowd =
-    Crowd { browsing: 0, filling: 0, buying: 2, pause: Duration::from_millis(20) };
+    Crowd { browsing: 0, looking: 0, filling: 0, buying: 2, pause: Duration::from_millis(20) };
 
 /// The server on one core and its clients on the other, so that they do not take what is measured
 /// from each other; the long version only.
@@ -67,7 +73,7 @@ fn pages() -> Vec<String> {
 
 fn flood(instances: &Instances, connections: usize, rate: Option<f64>) -> Flood {
     let address = instances.server(0).base.trim_start_matches("http://").parse().unwrap();
-    Flood { address, bodies: pages(), connections, rate }
+    Flood { address, bodies: pages(), connections, rate, reconnects: false }
 }
 
 /// Buyers for a time, perhaps beside a flood.
@@ -122,6 +128,17 @@ async fn peak(instances: &Instances, books: &mut Books) -> Peak {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn buyers_go_on_while_ten_times_too_many_browse() {
+    flooded(false).await;
+}
+
+/// The same by clients that nobody can hold up, as each of their requests is a client of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn buyers_go_on_while_ten_times_too_many_come_anew() {
+    flooded(true).await;
+}
+
+async fn flooded(reconnects: bool) {
+    let _alone = ALONE.lock().await;
     rlimit::increase_nofile_limit(u64::MAX).unwrap();
     let cores = Cores::divide();
     let dir = tempfile::tempdir().unwrap();
@@ -137,12 +154,17 @@ async fn buyers_go_on_while_ten_times_too_many_browse() {
 
     let rate = before.pages * TIMES;
     let flood = flood(&instances, by_version(TOO_MANY_FOR_FEW, TOO_MANY), Some(rate));
+    let flood = Flood { reconnects, ..flood };
     let memory = instances.server(0).memory();
     let (beside, flooded, harm) =
         buy(&instances, &mut books, stretch(3.0, 60.0), Some(flood)).await;
     let memory = (memory, instances.server(0).peak_memory());
     let after = peak(&instances, &mut books).await;
 
+    println!(
+        "{}",
+        if reconnects { "each request on a new connection" } else { "connections that stay" }
+    );
     println!("peak, with the buyers: {before} before it, {after} after it");
     println!(
         "asked for {:.0}/s: {:.0} good pages/s and {:.0} good answers/s to buyers, {} sent away (p95 {}), \
@@ -155,16 +177,17 @@ async fn buyers_go_on_while_ten_times_too_many_browse() {
         millis(percentile(flooded.good.clone(), 95)),
         flooded.other,
     );
+    let goodput =
+        (flooded.good_per_second() + beside.per_second()) / f64::midpoint(before.all, after.all);
+    let checkout = |of: &Stretch| of.percentile(Kind::Checkout, 95);
+    let slower = checkout(&beside).as_secs_f64() / checkout(&alone).as_secs_f64();
     println!(
-        "goodput {:.2} of the peak; checkouts: p95 {} alone ({}), {} beside ({}), {:.1} ×; errors of \
-         buyers: {}; {harm}; memory {} → {} MB at most",
-        (flooded.good_per_second() + beside.per_second()) / f64::midpoint(before.all, after.all),
-        millis(alone.percentile(Kind::Checkout, 95)),
+        "goodput {goodput:.2} of the peak; checkouts: p95 {} alone ({}), {} beside ({}), {slower:.1} ×; \
+         errors of buyers: {}; {harm}; memory {} → {} MB at most",
+        millis(checkout(&alone)),
         alone.good_of(Kind::Checkout),
-        millis(beside.percentile(Kind::Checkout, 95)),
+        millis(checkout(&beside)),
         beside.good_of(Kind::Checkout),
-        beside.percentile(Kind::Checkout, 95).as_secs_f64()
-            / alone.percentile(Kind::Checkout, 95).as_secs_f64(),
         beside.errors_in_words(),
         memory.0 >> 20,
         memory.1 >> 20,
@@ -175,4 +198,7 @@ async fn buyers_go_on_while_ten_times_too_many_browse() {
     assert!(beside.good_of(Kind::Checkout) > 0, "buyers buy");
     beside.assert_no_errors(&["TIMEOUT"]);
     assert!(!flooded.shed.is_empty(), "the rest is sent away");
+    if is_long() && !reconnects {
+        assert!(goodput >= GOODPUT && slower <= SLOWER, "{goodput:.2} of the peak, {slower:.1} ×");
+    }
 }

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
+    /// A page or a card with stock, which needs most copies of a row.
     Browse,
+    /// A card without its stock, which needs one.
+    Card,
     Cart,
     Checkout,
 }

@@ -10,7 +10,8 @@ use crate::support::redis::PrivateRedis;
 use crate::support::stores::{address_of, cassandra_config, drop_keyspace};
 use vitrina::config::StoreConfig;
 
-const CROWD: Crowd = Crowd { browsing: 8, filling: 2, buying: 2, pause: Duration::from_millis(30) };
+const CROWD: Crowd =
+    Crowd { browsing: 8, looking: 0, filling: 2, buying: 2, pause: Duration::from_millis(30) };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_notices_a_redis_that_dies_freezes_or_forgets() {

@@ -1,6 +1,7 @@
 //! The `vitrina` binary as a process, for tests that kill it or look at it from outside.
 
 use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -77,6 +78,21 @@ impl ServerProcess {
         std::thread::spawn(move || lines.for_each(drop));
         let base = address.expect("the server greets with its address");
         Self { http: HttpClient::new(&base), base, child }
+    }
+
+    /// Starts a server on a store that is away, and waits until it listens: it greets when it is open.
+    pub async fn start_waiting(store: &str, log: impl Into<Stdio>) -> Self {
+        let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut command = vitrina(&["serve", "--listen", &listen.to_string(), "--store", store]);
+        command.args(["--cache", "off"]).env("VITRINA_JWT_SECRET", SECRET);
+        let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let base = format!("http://{listen}");
+        let mut server = Self { http: HttpClient::new(&base), base, child };
+        while TcpStream::connect(listen).is_err() {
+            assert!(server.child.try_wait().unwrap().is_none(), "it waits, it does not end");
+            tokio::task::yield_now().await;
+        }
+        server
     }
 
     pub fn pid(&self) -> u32 {

@@ -1,5 +1,5 @@
 //! A stand-in for the nodes of a cluster: it passes bytes on, until it is told to lose replies, to
-//! hold requests back, or to cut connections.
+//! hold requests back, to cut connections, or to refuse them.
 //!
 //! Cassandra's driver asks the first node it reaches for the addresses of all, and goes to those with
 //! the port of the first. So each node is stood in for on its own address, all on one port, and the
@@ -41,6 +41,10 @@ struct Shared {
     held: watch::Sender<u64>,
     /// Connections that were made.
     connections: watch::Sender<u64>,
+    /// Whether nobody is to be let in.
+    is_away: watch::Sender<bool>,
+    /// Addresses that are listened on.
+    listening: watch::Sender<usize>,
 }
 
 /// A proxy in front of a cluster; it ends when it is dropped.
@@ -62,6 +66,8 @@ impl Proxy {
             lost: watch::Sender::new(0),
             held: watch::Sender::new(0),
             connections: watch::Sender::new(0),
+            is_away: watch::Sender::new(false),
+            listening: watch::Sender::new(listeners.len()),
         });
         let addresses = listeners.iter().map(|one| one.local_addr().unwrap().to_string());
         let addresses = addresses.collect();
@@ -88,6 +94,18 @@ impl Proxy {
     /// Cuts all connections. What was held back on them is gone, unless it is passed on before.
     pub fn cut(&self) {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Goes away: connections are cut, and new ones refused.
+    pub async fn leave(&self) {
+        self.shared.is_away.send_replace(true);
+        self.cut();
+        self.shared.listening.subscribe().wait_for(|count| *count == 0).await.unwrap();
+    }
+
+    /// Is there again, at the same addresses.
+    pub fn come_back(&self) {
+        self.shared.is_away.send_replace(false);
     }
 
     /// Waits until one more result of a statement has been lost; those of before do not count.
@@ -137,7 +155,25 @@ async fn listen(addresses: &[IpAddr]) -> Vec<TcpListener> {
     panic!("no port is free on all of {addresses:?}");
 }
 
-async fn accept(listener: TcpListener, node: SocketAddr, shared: Arc<Shared>) {
+async fn accept(mut listener: TcpListener, node: SocketAddr, shared: Arc<Shared>) {
+    let address = listener.local_addr().unwrap();
+    let mut is_away = shared.is_away.subscribe();
+    loop {
+        tokio::select! {
+            () = let_in(&listener, node, &shared) => return,
+            left = is_away.wait_for(|away| *away) => if left.is_err() { return },
+        }
+        drop(listener);
+        shared.listening.send_modify(|count| *count -= 1);
+        if is_away.wait_for(|away| !away).await.is_err() {
+            return;
+        }
+        listener = TcpListener::bind(address).await.unwrap();
+        shared.listening.send_modify(|count| *count += 1);
+    }
+}
+
+async fn let_in(listener: &TcpListener, node: SocketAddr, shared: &Arc<Shared>) {
     while let Ok((client, _)) = listener.accept().await {
         shared.connections.send_modify(|connections| *connections += 1);
         let mut cuts = shared.cuts.subscribe();
