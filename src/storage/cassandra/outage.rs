@@ -4,7 +4,7 @@
 //! needs more copies of a row than there are left waits for its whole time-out. So a call that is not
 //! answered soon raises a suspicion, and a probe is sent. Only if that one is not answered either, and
 //! nobody else was meanwhile, the cluster is given up: those who wait and those who come are told so,
-//! until a probe is answered. Cards and pages, which need one copy, are not concerned.
+//! until a probe is answered. Cards, which need one copy, are not concerned.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
