@@ -259,7 +259,9 @@ impl hyper::service::Service<Request<Incoming>> for Handler {
         request.extensions_mut().insert(ConnectInfo(self.address));
         let (answer, app) = (self.inner.call(request), self.app.clone());
         let (phases, patience) = (self.phases.clone(), self.patience.clone());
+        let under_way = (!is_alone).then(|| phases.begin());
         Box::pin(async move {
+            let _under_way = under_way;
             let mut response = answer.await?;
             if let Some(until) = patience.until(&response) {
                 sleep_until(until).await;

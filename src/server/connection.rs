@@ -11,7 +11,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ pub(super) enum Phase {
     Quiet,
     /// A request is being worked on; whoever does that minds the time.
     Work,
-    /// Several requests share the connection: there are no turns to take, and the library asks for
-    /// signs of life.
+    /// Several requests share the connection: there are no turns to take. The library asks for signs of
+    /// life; one that gives those and asks for nothing may do so for as long as a quiet one.
     Shared,
     /// It is a WebSocket, which minds the time by itself.
     HandedOver,
@@ -45,22 +45,54 @@ pub(super) enum Phase {
 
 /// The phase of a connection, shared by its bytes and its requests.
 #[derive(Clone)]
-pub(super) struct Phases(Arc<AtomicU8>);
+pub(super) struct Phases(Arc<State>);
+
+struct State {
+    phase: AtomicU8,
+    /// Requests so far …
+    begun: AtomicUsize,
+    /// … and those that are not answered.
+    under_way: AtomicUsize,
+}
 
 impl Phases {
     pub(super) fn new() -> Self {
-        Self(Arc::new(AtomicU8::new(Phase::Quiet as u8)))
+        let phase = AtomicU8::new(Phase::Quiet as u8);
+        let [begun, under_way] = [(); 2].map(|()| AtomicUsize::new(0));
+        Self(Arc::new(State { phase, begun, under_way }))
     }
 
     /// Goes over to a phase. A connection that is shared or handed over stays so.
     pub(super) fn set(&self, phase: Phase) {
         if self.is(Phase::Quiet) || self.is(Phase::Work) {
-            self.0.store(phase as u8, Ordering::Relaxed);
+            self.0.phase.store(phase as u8, Ordering::Relaxed);
         }
     }
 
     fn is(&self, phase: Phase) -> bool {
-        self.0.load(Ordering::Relaxed) == phase as u8
+        self.0.phase.load(Ordering::Relaxed) == phase as u8
+    }
+
+    /// A request is under way until what is returned is dropped.
+    pub(super) fn begin(&self) -> UnderWay {
+        self.0.begun.fetch_add(1, Ordering::Relaxed);
+        self.0.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self.clone())
+    }
+
+    /// Whether a request is under way, or was since so many had begun.
+    fn is_used(&self, since: &mut usize) -> bool {
+        let begun = self.0.begun.load(Ordering::Relaxed);
+        std::mem::replace(since, begun) != begun || self.0.under_way.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// A request that is not answered yet.
+pub(super) struct UnderWay(Phases);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -71,6 +103,10 @@ pub(super) struct Timed {
     phases: Phases,
     /// Runs while a head has begun and is not there.
     head: Timer,
+    /// Runs while a shared connection is not used for anything …
+    quiet: Timer,
+    /// … and the requests that had begun when that was last looked at.
+    begun: usize,
     /// Runs while the client takes nothing.
     taking: Timer,
     /// Runs while the client has been told the last and has not hung up.
@@ -82,7 +118,8 @@ pub(super) struct Timed {
 impl Timed {
     pub(super) fn new(stream: TcpStream, phases: Phases, limits: &ConnectionLimits) -> Self {
         let (head, taking) = (Timer::new(limits.head_within), Timer::new(limits.take_within));
-        Self { stream, phases, head, taking, lingering: Timer::new(LINGER), left: LINGER_BYTES }
+        let (quiet, lingering) = (Timer::new(limits.quiet_within), Timer::new(LINGER));
+        Self { stream, phases, head, quiet, begun: 0, taking, lingering, left: LINGER_BYTES }
     }
 
     /// Ready when the client has hung up, too, or was given time enough for it.
@@ -136,6 +173,18 @@ impl AsyncRead for Timed {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
+        if this.phases.is(Phase::Shared) {
+            this.head.stop();
+            if this.phases.is_used(&mut this.begun) {
+                this.quiet.stop();
+            }
+            if read.is_pending() {
+                // Signs of life, and pieces of a head, do not make it less quiet.
+                ready!(this.quiet.poll(cx));
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "it is not used")));
+            }
+            return read;
+        }
         if !this.phases.is(Phase::Quiet) {
             this.head.stop();
             return read;

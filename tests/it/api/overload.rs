@@ -381,3 +381,24 @@ async fn http_2_is_spoken_too() {
     }
     assert_eq!(metric(&server.http, "vitrina_connections").await, 2);
 }
+
+#[tokio::test]
+async fn connections_that_nobody_uses_are_closed() {
+    let quiet = |config: &mut Config| {
+        config.limits.connections.quiet_within = Duration::from_millis(300);
+    };
+    let server = TestServer::start_on(TestStore::embedded().await, quiet).await;
+    let connections = async || metric(&server.http, "vitrina_connections").await;
+    assert_eq!(connections().await, 1, "the one that asks for this");
+    // A client of HTTP/2 that answers when it is asked for a sign of life …
+    let http = HttpClient::of_http2(&format!("http://{}", server.address));
+    assert_eq!(http.query("{ __typename }", json!({})).await.status, 200);
+    // … and one of HTTP/1 that stays after its answer.
+    let mut alone = TcpStream::connect(server.address).await.unwrap();
+    alone.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    assert!(alone.read(&mut [0; 1_024]).await.unwrap() > 0);
+    assert_eq!(connections().await, 3);
+    until("they are closed", async || connections().await == 1).await;
+    assert_eq!(alone.read(&mut [0; 1_024]).await.unwrap(), 0);
+    assert_eq!(http.query("{ __typename }", json!({})).await.status, 200, "on a new one");
+}
