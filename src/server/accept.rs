@@ -42,6 +42,11 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// told to go elsewhere.
 const LAST_CALL: Duration = Duration::from_secs(1);
 
+/// While so many are sent away that they are told to come back later than this, their first refusal is
+/// held for so long, too: clients of which each comes on a connection of its own cannot be held up
+/// later.
+const FIRST_HELD: Duration = Duration::from_secs(1);
+
 /// What a client gets that finds no place. It has not been listened to, so it is told in the words
 /// of HTTP/1.1 whatever it speaks.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
@@ -230,7 +235,8 @@ struct Handler {
 struct Patience(Mutex<Option<Instant>>);
 
 impl Patience {
-    /// The moment before which a client is not to be sent away again; none the first time.
+    /// The moment before which a client is not to be sent away again; none the first time, unless very
+    /// many are.
     fn until(&self, answer: &Answer) -> Option<Instant> {
         if answer.status() != StatusCode::SERVICE_UNAVAILABLE {
             return None;
@@ -238,7 +244,8 @@ impl Patience {
         let ComeBackAfter(pause) = *answer.extensions().get()?;
         let mut until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let held = until.filter(|until| *until > now);
+        let first = (pause > FIRST_HELD).then(|| now + FIRST_HELD);
+        let held = until.filter(|until| *until > now).or(first);
         // Requests that share a connection are all held together, and not one after the other.
         *until = Some((held.unwrap_or(now) + pause).min(now + 2 * pause));
         held
