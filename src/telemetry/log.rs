@@ -13,6 +13,7 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry;
 use tracing_subscriber::registry::LookupSpan;
 
+use super::json_lines::JsonLines;
 use super::plain;
 use crate::config::LogFormat;
 
@@ -33,7 +34,7 @@ impl Drop for LogGuard {
 
 /// Starts logging to standard error. Called once, by `main`.
 pub fn init(format: LogFormat) -> LogGuard {
-    let out = BufferedStderr::start(format);
+    let out = BufferedStderr::start();
     // The driver's own notes about connections are not this program's news; its warnings are.
     let filter = Targets::new()
         .with_default(Level::INFO)
@@ -65,7 +66,7 @@ where
             });
             lines.fmt_fields(fields.delimited(" ")).boxed()
         }
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Json => lines.event_format(JsonLines).boxed(),
     }
 }
 
@@ -74,13 +75,12 @@ where
 #[derive(Clone)]
 struct BufferedStderr {
     buffer: Arc<Mutex<Vec<u8>>>,
-    format: LogFormat,
 }
 
 impl BufferedStderr {
-    fn start(format: LogFormat) -> Self {
+    fn start() -> Self {
         let buffer = Arc::new(Mutex::new(Vec::with_capacity(LOG_BUFFER_BYTES * 2)));
-        let this = Self { buffer, format };
+        let this = Self { buffer };
         let flusher = this.clone();
         // Without the thread, lines still come out whenever the buffer is full.
         let _ = std::thread::Builder::new().name("log-flusher".to_owned()).spawn(move || {
@@ -93,11 +93,6 @@ impl BufferedStderr {
     }
 
     fn append(&self, line: &[u8], at_once: bool) {
-        let plain = match self.format {
-            LogFormat::Json => plain::plain_json(line),
-            LogFormat::Text => None,
-        };
-        let line = plain.as_ref().map_or(line, String::as_bytes);
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.extend_from_slice(line);
         if at_once || buffer.len() >= LOG_BUFFER_BYTES {
@@ -152,7 +147,7 @@ mod tests {
 
     /// What the log makes of an event that does not go out at once.
     fn logged(format: LogFormat, log: impl FnOnce()) -> String {
-        let out = BufferedStderr { buffer: Arc::default(), format };
+        let out = BufferedStderr { buffer: Arc::default() };
         let subscriber = registry().with(lines(format, out.clone()));
         tracing::subscriber::with_default(subscriber, log);
         let bytes = out.buffer.lock().unwrap().clone();
@@ -184,5 +179,23 @@ mod tests {
         assert!(told.contains(" INFO "), "{told}");
         let told: serde_json::Value = serde_json::from_str(&logged(LogFormat::Json, log)).unwrap();
         assert_eq!((&told["message"], &told["n"]), (&"operation".into(), &7.into()));
+    }
+
+    #[test]
+    fn a_line_of_json_has_values_of_every_kind() {
+        let log = || {
+            let (most, least, none) = (u64::MAX, i64::MIN, f64::NAN);
+            tracing::info!(yes = true, most, least, none, ms = 0.25, r#type = ?"t", shown = %"«\"»", "m");
+        };
+        let line = logged(LogFormat::Json, log);
+        let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert!(line.starts_with("{\"timestamp\":\"20") && line.ends_with("}\n"), "{line}");
+        assert!(told["timestamp"].as_str().unwrap().ends_with('Z'), "{line}");
+        let expected = serde_json::json!({
+            "timestamp": told["timestamp"], "level": "INFO", "message": "m", "yes": true,
+            "most": u64::MAX, "least": i64::MIN, "none": null, "ms": 0.25, "type": "\"t\"",
+            "shown": "«\"»", "target": module_path!(),
+        });
+        assert_eq!(told, expected);
     }
 }

@@ -15,16 +15,44 @@ fn is_sly(c: char) -> bool {
         || c == '\u{feff}'
 }
 
+/// What a character is written as that is not written as it is.
+#[derive(Clone, Copy)]
+enum Escapes {
+    /// As Rust writes it.
+    Text,
+    /// As JSON does, where quotation marks and backslashes mean something.
+    Json,
+}
+
+impl Escapes {
+    fn is_plain(self, byte: u8) -> bool {
+        let means_something = matches!(self, Self::Json) && matches!(byte, b'"' | b'\\');
+        (0x20..0x7f).contains(&byte) && !means_something
+    }
+
+    fn write(self, out: &mut dyn Write, c: char) -> fmt::Result {
+        match (self, c) {
+            (Self::Text, c) if is_sly(c) => write!(out, "{}", c.escape_default()),
+            (Self::Json, '"' | '\\') => write!(out, "\\{c}"),
+            (Self::Json, '\n') => out.write_str("\\n"),
+            // All that are sly are in the first plane, so one escape is enough.
+            (Self::Json, c) if is_sly(c) => write!(out, "\\u{:04x}", u32::from(c)),
+            _ => out.write_char(c),
+        }
+    }
+}
+
 /// Writes what it is given with sly characters made visible, and no more than a value may have.
 struct Plain<'a> {
     out: &'a mut dyn Write,
     left: usize,
+    escapes: Escapes,
 }
 
 impl Write for Plain<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         // As nearly everything is.
-        if text.len() < self.left && text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+        if text.len() < self.left && text.bytes().all(|byte| self.escapes.is_plain(byte)) {
             self.left -= text.len();
             return self.out.write_str(text);
         }
@@ -32,8 +60,7 @@ impl Write for Plain<'_> {
             match self.left {
                 0 => return Ok(()),
                 1 => self.out.write_char('…')?,
-                _ if is_sly(c) => write!(self.out, "{}", c.escape_default())?,
-                _ => self.out.write_char(c)?,
+                _ => self.escapes.write(self.out, c)?,
             }
             self.left -= 1;
         }
@@ -43,30 +70,14 @@ impl Write for Plain<'_> {
 
 /// Writes a value of a line of text.
 pub(super) fn write_value(out: &mut dyn Write, value: &dyn fmt::Debug) -> fmt::Result {
-    write!(Plain { out, left: MAX_VALUE_CHARS }, "{value:?}")
+    write!(Plain { out, left: MAX_VALUE_CHARS, escapes: Escapes::Text }, "{value:?}")
 }
 
-/// A line of JSON in which sly characters are escaped as JSON does it. Its own escapes leave some as
-/// they are, and such characters stand nowhere but in texts.
-pub(super) fn plain_json(line: &[u8]) -> Option<String> {
-    // All but a few lines have nothing of the kind, and most have no character beyond ASCII.
-    if !line.iter().any(|byte| !byte.is_ascii() || *byte == 0x7f) {
-        return None;
-    }
-    let text = str::from_utf8(line).ok()?;
-    if !text.trim_end_matches('\n').contains(is_sly) {
-        return None;
-    }
-    let mut plain = String::with_capacity(text.len() + 64);
-    for c in text.chars() {
-        if is_sly(c) && c != '\n' {
-            // All of them are in the first plane, so one escape is enough.
-            let _ = write!(plain, "\\u{:04x}", u32::from(c));
-        } else {
-            plain.push(c);
-        }
-    }
-    Some(plain)
+/// Writes a text of a line of JSON.
+pub(super) fn write_json(out: &mut dyn Write, value: &dyn fmt::Display) -> fmt::Result {
+    out.write_char('"')?;
+    write!(Plain { out, left: MAX_VALUE_CHARS, escapes: Escapes::Json }, "{value}")?;
+    out.write_char('"')
 }
 
 #[cfg(test)]
@@ -91,15 +102,19 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_means_the_same_afterwards() {
-        let line = |text: &str| serde_json::json!({ "text": text }).to_string() + "\n";
-        for text in ["plain", "Чайник", "a\nb\u{1b}"] {
-            assert_eq!(plain_json(line(text).as_bytes()), None, "{text}");
+    fn a_text_of_json_means_the_same_afterwards() {
+        let shown = |text: &str| {
+            let mut out = String::new();
+            write_json(&mut out, &text).unwrap();
+            out
+        };
+        for text in ["plain", "Чайник", "a\nb\u{1b}", "\"\\\"", "я\u{7f}\u{9b}31m\u{202e}\u{2028}"]
+        {
+            let told = shown(text);
+            assert!(!told.contains(is_sly), "{told:?}");
+            assert_eq!(serde_json::from_str::<String>(&told).unwrap(), text, "{told}");
         }
-        let sly = "я\u{7f}\u{9b}31m\u{202e}\u{2028}";
-        let told = plain_json(line(sly).as_bytes()).unwrap();
-        assert!(!told.trim_end().contains(is_sly), "{told:?}");
-        let read: serde_json::Value = serde_json::from_str(&told).unwrap();
-        assert_eq!(read["text"], sly);
+        let long: String = serde_json::from_str(&shown(&"\"".repeat(100_000))).unwrap();
+        assert_eq!(long.chars().count(), MAX_VALUE_CHARS);
     }
 }
