@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use async_graphql::parser::types::ExecutableDocument;
 use futures_util::stream::Stream;
 use uuid::Uuid;
 
@@ -55,6 +56,8 @@ pub struct RequestContext {
     pub shop: Arc<Shop>,
     /// Who asks.
     pub caller: Caller,
+    /// What is asked for.
+    pub(super) flat: Arc<ExecutableDocument>,
     /// Carts.
     pub carts: Loader<CartFetch>,
     /// Product cards.
@@ -71,8 +74,13 @@ pub struct RequestContext {
 }
 
 impl RequestContext {
-    /// The context of a request that `rounds` drives.
-    pub fn new(shop: Arc<Shop>, caller: Caller, rounds: &Arc<Rounds>) -> Self {
+    /// The context of a request for a flat document, which `rounds` drives.
+    pub fn new(
+        shop: Arc<Shop>,
+        caller: Caller,
+        flat: Arc<ExecutableDocument>,
+        rounds: &Arc<Rounds>,
+    ) -> Self {
         let catalog = || shop.catalog.clone();
         let products = Loader::new(ProductFetch(catalog()), rounds);
         let categories = Loader::new(CategoryFetch(catalog()), rounds);
@@ -81,7 +89,18 @@ impl RequestContext {
         let zones = Loader::new(ZonesFetch(shop.inventory.clone()), rounds);
         let carts = Loader::new(CartFetch(shop.carts.clone()), rounds);
         let rounds = rounds.clone();
-        Self { shop, caller, carts, products, categories, category_lists, stock, zones, rounds }
+        Self {
+            shop,
+            caller,
+            flat,
+            carts,
+            products,
+            categories,
+            category_lists,
+            stock,
+            zones,
+            rounds,
+        }
     }
 
     /// The events of a subscription, on their way to be resolved. Every subscription's go through

@@ -11,6 +11,7 @@ mod leaf;
 mod loader;
 mod pages;
 pub mod public;
+mod roots;
 mod scalars;
 pub mod variables;
 
@@ -35,8 +36,10 @@ pub(crate) use leaf::tests::assert_written_as_resolved;
 pub use leaf::{AtOnce, Leaf, LeafObject, Leaves};
 pub use loader::{Fetch, Foreseen, Loader, Rounds};
 pub use pages::{Connection, Edge, ListNode, Page, PageEnds, PageInfo};
+pub use roots::roots_of;
 pub use scalars::{DateScalar, DateTimeScalar, DecimalScalar, MoneyInput, MoneyNode};
 
+use self::roots::Whole;
 use crate::cart::graphql::{CartMutation, CartQuery, CartSubscription};
 use crate::catalog::graphql::{CatalogMutation, CatalogQuery};
 use crate::checkout::graphql::CheckoutMutation;
@@ -62,7 +65,7 @@ pub struct Mutation(
 #[derive(MergedSubscription, Default)]
 pub struct Subscription(InventorySubscription, CartSubscription, OrderSubscription);
 
-type ShopSchema = Schema<Query, Mutation, Subscription>;
+type ShopSchema = Schema<Whole<Query>, Whole<Mutation>, Subscription>;
 
 /// The schema in the two forms that serving needs.
 ///
@@ -80,8 +83,9 @@ impl ShopGraph {
     /// Builds the schema. Without introspection, errors do not suggest names either.
     pub fn new(introspection: bool) -> Self {
         let builder = || {
+            let (query, mutation) = (Whole(Query::default()), Whole(Mutation::default()));
             let mut builder: SchemaBuilder<_, _, _> =
-                Schema::build(Query::default(), Mutation::default(), Subscription::default());
+                Schema::build(query, mutation, Subscription::default());
             if !introspection {
                 builder = builder.disable_introspection().disable_suggestions();
             }
@@ -117,7 +121,7 @@ impl ShopGraph {
         if response.errors.is_empty() { Ok(()) } else { Err(response.errors) }
     }
 
-    /// Executes a request whose document has passed [`ShopGraph::check`].
+    /// Executes a request whose document has passed [`ShopGraph::check`] and is reduced by [`roots_of`].
     pub fn execute(&self, request: Request) -> impl Future<Output = Response> + use<> {
         let executor = self.executor.clone();
         async move { executor.execute(request).await }

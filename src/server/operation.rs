@@ -19,7 +19,7 @@ use crate::app::{App, Shop};
 use crate::digest::from_hex;
 use crate::error::Error;
 use crate::graphql::complete::complete;
-use crate::graphql::{Caller, RequestContext, Rounds, Viewer};
+use crate::graphql::{Caller, RequestContext, Rounds, Viewer, roots_of};
 use crate::held::{Held, holding};
 use crate::telemetry::{OperationLine, OperationReads, OperationStats, Outcome, Traffic};
 
@@ -208,11 +208,10 @@ fn begin<'a>(
 ) -> (GraphQlRequest, Arc<Rounds>, Manner<'a>) {
     let tells_reads = app.config.tells_reads || matches!(asked.caller.viewer, Viewer::Staff(_));
     let rounds = Arc::new(Rounds::default());
-    let context = RequestContext::new(asked.shop.clone(), asked.caller, &rounds);
     let Ready { operation, flat, variables, .. } = ready;
+    let context = RequestContext::new(asked.shop.clone(), asked.caller, flat.clone(), &rounds);
     let mut request = GraphQlRequest::new("").variables(variables).data(context);
-    // The executor takes the document apart, so it gets a copy.
-    request.set_parsed_query((*flat).clone());
+    request.set_parsed_query(roots_of(&flat));
     (request, rounds, Manner { app, id: asked.id, operation, flat, tells_reads })
 }
 
