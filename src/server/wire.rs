@@ -260,6 +260,7 @@ fn errors(status: StatusCode, media: Media, errors: &[ServerError]) -> Response 
 fn json(status: StatusCode, media: Media, body: Vec<u8>) -> Response {
     let mut response = (status, Body::from(body)).into_response();
     let headers = response.headers_mut();
+    headers.reserve(EXPECTED_HEADERS);
     headers.insert(CONTENT_TYPE, media.content_type());
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(VARY, DEPENDS_ON);
