@@ -37,6 +37,7 @@ pub mod checkout;
 pub mod cli;
 pub mod clock;
 pub mod config;
+mod crew;
 pub mod demo;
 pub mod digest;
 pub mod error;

@@ -323,9 +323,7 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
         () = stop.told() => {
             tracing::info!("stopping");
             let _ = tell_server.send(());
-            // The server does not wait for WebSockets: to it they are no requests any more.
-            let both = async { tokio::join!(&mut server, app.sockets.close()).0 };
-            tokio::time::timeout(STOP_WITHIN, both).await.unwrap_or(Ok(()))
+            tokio::time::timeout(STOP_WITHIN, &mut server).await.unwrap_or(Ok(()))
         }
         ended = &mut server => ended,
     };

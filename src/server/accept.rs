@@ -11,7 +11,7 @@ use axum::extract::ConnectInfo;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
@@ -23,6 +23,7 @@ use super::seats::{Full, Seat, Seats};
 use super::wire::ComeBackAfter;
 use crate::app::App;
 use crate::config::ConnectionLimits;
+use crate::crew::{Crew, Hands};
 use crate::wakes::at_once;
 
 /// Bytes of a request's head.
@@ -73,32 +74,49 @@ pub async fn serve(
     app: Arc<App>,
     stop: impl Future<Output = ()>,
 ) {
+    let crew = Crew::gather();
+    tokio::select! {
+        () = app.admission.keep(&crew) => {}
+        () = see_through(listener, router, &app, &crew, stop) => {}
+    }
+    crew.end().await;
+}
+
+/// Lets clients in until `stop` is over, and sees all out.
+async fn see_through(
+    listener: TcpListener,
+    router: Router,
+    app: &Arc<App>,
+    crew: &Crew,
+    stop: impl Future<Output = ()>,
+) {
     let limits = &app.config.limits.connections;
     let seats = Seats::new(limits.all, limits.per_address);
     let door = Door {
         service: TowerToHyperService::new(router),
-        builder: builder(limits),
+        builder: builder(limits, crew.hands()),
+        crew,
         graceful: GracefulShutdown::new(),
         seats: seats.clone(),
         app: app.clone(),
     };
-    let places = app.clone();
-    let keeper = tokio::spawn(async move { places.admission.keep().await });
-    let mut stop = pin!(stop);
-    door.until(&listener, stop.as_mut()).await;
+    door.until(&listener, pin!(stop)).await;
     app.stop();
-    // With nobody inside there is nobody to wait for; whoever comes now is refused by the system
-    // and knows it.
-    let farewell = async { timeout(FAREWELL, seats.empty()).await.map_or((), drop) };
-    door.until(&listener, pin!(farewell)).await;
-    door.let_in_the_last(listener);
-    let _ = timeout(LAST_CALL, seats.empty()).await;
-    door.graceful.shutdown().await;
-    keeper.abort();
+    let see_out = async {
+        // With nobody inside there is nobody to wait for; whoever comes now is refused by the system
+        // and knows it.
+        let farewell = async { timeout(FAREWELL, seats.empty()).await.map_or((), drop) };
+        door.until(&listener, pin!(farewell)).await;
+        door.let_in_the_last(listener);
+        let _ = timeout(LAST_CALL, seats.empty()).await;
+        door.graceful.shutdown().await;
+    };
+    // WebSockets have left the seats: they are no requests any more.
+    tokio::join!(see_out, app.sockets.close());
 }
 
-fn builder(limits: &ConnectionLimits) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+fn builder(limits: &ConnectionLimits, hands: Hands) -> Builder<Hands> {
+    let mut builder = Builder::new(hands);
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -114,15 +132,16 @@ fn builder(limits: &ConnectionLimits) -> Builder<TokioExecutor> {
     builder
 }
 
-struct Door {
+struct Door<'a> {
     service: TowerToHyperService<Router>,
-    builder: Builder<TokioExecutor>,
+    builder: Builder<Hands>,
+    crew: &'a Crew,
     graceful: GracefulShutdown,
     seats: Arc<Seats>,
     app: Arc<App>,
 }
 
-impl Door {
+impl Door<'_> {
     /// Lets clients in until something is over.
     async fn until(&self, listener: &TcpListener, mut over: Pin<&mut impl Future<Output = ()>>) {
         loop {
@@ -179,10 +198,15 @@ impl Door {
             phases: phases.clone(),
             patience: Arc::default(),
         };
-        let io = TokioIo::new(Timed::new(stream, phases, &self.app.config.limits.connections));
-        // A request that asks for its body wakes its own connection.
-        let watcher = self.graceful.watcher();
-        tokio::spawn(at_once(attend(self.builder.clone(), io, handler, watcher, seat)));
+        let (stream, app) = (stream.into_std(), self.app.clone());
+        let (builder, watcher) = (self.builder.clone(), self.graceful.watcher());
+        self.crew.serve(async move {
+            // Whoever serves it listens to it.
+            let Ok(stream) = stream.and_then(TcpStream::from_std) else { return };
+            let io = TokioIo::new(Timed::new(stream, phases, &app.config.limits.connections));
+            // A request that asks for its body wakes its own connection.
+            at_once(attend(builder, io, handler, watcher, seat)).await;
+        });
         true
     }
 
@@ -194,7 +218,7 @@ impl Door {
 }
 
 async fn attend(
-    builder: Builder<TokioExecutor>,
+    builder: Builder<Hands>,
     io: TokioIo<Timed>,
     handler: Handler,
     watcher: Watcher,

@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::comeback::Comeback;
+use crate::crew::Crew;
 use crate::error::Error;
 use crate::telemetry::{Metrics, Traffic};
 
@@ -147,15 +148,12 @@ impl Admission {
     /// Sees to it, for ever, that those who browse leave room for those who buy: while the process is
     /// short of time, fewer of them are let in at once. As many are answered as before, as nobody
     /// can be answered faster than the cores work; they wait at the door and not inside.
-    pub(crate) async fn keep(&self) {
+    pub(crate) async fn keep(&self, crew: &Crew) {
         let mut sent_away = self.comeback.begin();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             self.comeback.adjust(&mut sent_away);
-            let asked = Instant::now();
-            // Its next turn comes after that of everything that is ready.
-            tokio::task::yield_now().await;
-            let places = self.browsing.adjust(asked.elapsed());
+            let places = self.browsing.adjust(crew.queue().await);
             let others = self.others.swap(0, Ordering::Relaxed);
             self.is_crowded.store(others >= CROWD, Ordering::Relaxed);
             self.metrics

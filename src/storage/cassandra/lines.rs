@@ -1,68 +1,102 @@
-//! The ways to the cluster: one for when little is under way, and one for when much is.
+//! The ways to the cluster.
 //!
-//! The driver can let a call wait for a moment in case others come, and send them together. Among many
-//! calls that saves a fifth of their CPU; for a call that is alone it costs as much, because threads go
-//! to sleep and are woken for nothing. A session does one or the other, so there are two.
+//! A thread that serves clients has a session of its own (see [`crate::crew`]): nobody has to be woken to
+//! send a call or to take its answer in. All others share one. The driver lets a call wait until those who
+//! could make another one right now have had their turn, and sends them together: for a thread that serves
+//! many clients that takes a fifth off a request.
 
-use std::ops::Deref;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use scylla::client::session::Session;
+use scylla::errors::ExecutionError;
 
-use super::session::{Sending, connect_for};
+use super::session::connect;
 use crate::config::CassandraConfig;
-use crate::storage::OpenError;
+use crate::crew;
 
-/// While fewer calls than these are under way, another one does not wait for company.
-const FEW: usize = 4;
+/// The pause after a thread could not open its session. Meanwhile it uses the one that all share.
+const PAUSE: Duration = Duration::from_secs(1);
 
-/// Two sessions with one cluster.
+/// Sessions with one cluster.
 pub(super) struct Lines {
-    at_once: Arc<Session>,
-    together: Arc<Session>,
-    under_way: AtomicUsize,
+    number: u64,
+    config: CassandraConfig,
+    shared: Arc<Session>,
+}
+
+/// A thread's own session, once it is open. It is the thread's as long as that lives.
+type Own = OnceLock<Arc<Session>>;
+
+thread_local! {
+    /// This thread's own, by the numbers of their [`Lines`].
+    static OWN: RefCell<Vec<(u64, Arc<Own>)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Lines {
-    /// Opens the other session beside one that sends calls together.
-    pub(super) async fn open(
-        together: Arc<Session>,
-        config: &CassandraConfig,
-    ) -> Result<Arc<Self>, OpenError> {
-        let at_once = connect_for(config, Sending::AtOnce).await?;
-        Ok(Arc::new(Self { at_once, together, under_way: AtomicUsize::new(0) }))
+    /// The session that is there, and those that threads will have of their own.
+    pub(super) fn new(shared: Arc<Session>, config: CassandraConfig) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self { number, config, shared })
     }
 
-    /// The session for one more call, which is under way until it is given back.
-    pub(super) fn take(&self) -> Line<'_> {
-        let others = self.under_way.fetch_add(1, Ordering::Relaxed);
-        let session = if others < FEW { &self.at_once } else { &self.together };
-        Line { session, under_way: &self.under_way }
+    /// Makes a call over the session of this thread; over the one that all share if that has no connection
+    /// (any more), as nothing was sent then.
+    pub(super) async fn call<T, F>(
+        &self,
+        make: impl Fn(Arc<Session>) -> F,
+    ) -> Result<T, ExecutionError>
+    where
+        F: Future<Output = Result<T, ExecutionError>>,
+    {
+        if let Some(own) = self.own() {
+            match make(own).await {
+                Err(ExecutionError::ConnectionPoolError(_) | ExecutionError::EmptyPlan) => {}
+                done => return done,
+            }
+        }
+        make(self.shared.clone()).await
     }
 
     /// The session for what is done seldom, and not for a request.
-    pub(super) fn aside(&self) -> &Arc<Session> {
-        &self.together
+    pub(super) fn aside(&self) -> &Session {
+        &self.shared
+    }
+
+    /// The session of this thread, if it is one that has its own. It is opened when it is first wanted.
+    fn own(&self) -> Option<Arc<Session>> {
+        if !crew::is_member() {
+            return None;
+        }
+        OWN.with_borrow_mut(|all| {
+            if let Some((_, own)) = all.iter().find(|(of, _)| *of == self.number) {
+                return own.get().cloned();
+            }
+            let own = Arc::new(Own::new());
+            tokio::spawn(open_own(Arc::downgrade(&own), self.config.clone()));
+            all.push((self.number, own));
+            None
+        })
     }
 }
 
-/// A session, for one call.
-pub(super) struct Line<'a> {
-    session: &'a Session,
-    under_way: &'a AtomicUsize,
-}
-
-impl Deref for Line<'_> {
-    type Target = Session;
-
-    fn deref(&self) -> &Session {
-        self.session
-    }
-}
-
-impl Drop for Line<'_> {
-    fn drop(&mut self) {
-        self.under_way.fetch_sub(1, Ordering::Relaxed);
+/// Opens the session of this thread, for as long as the thread is there.
+async fn open_own(own: Weak<Own>, config: CassandraConfig) {
+    loop {
+        let opened = connect(&config).await;
+        let Some(own) = own.upgrade() else { return };
+        match opened {
+            Ok(session) => {
+                // Nobody else opens it.
+                let _ = own.set(session);
+                return;
+            }
+            Err(error) => tracing::debug!(%error, "a thread has no session of its own yet"),
+        }
+        drop(own);
+        tokio::time::sleep(PAUSE).await;
     }
 }

@@ -56,28 +56,10 @@ pub async fn patiently<T>(
     }
 }
 
-/// When a session sends a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sending {
-    /// As soon as it is made.
-    AtOnce,
-    /// After those who could make another one right now have had their turn; with theirs.
-    Together,
-}
-
 /// Connects to the cluster.
 pub async fn connect(config: &CassandraConfig) -> Result<Arc<Session>, OpenError> {
-    connect_for(config, Sending::Together).await
-}
-
-/// The same for a way of sending.
-pub(super) async fn connect_for(
-    config: &CassandraConfig,
-    sending: Sending,
-) -> Result<Arc<Session>, OpenError> {
     let tls = config.tls_ca.as_ref().map(|path| tls_config(path)).transpose()?;
-    let builder = builder(config, tls).write_coalescing(sending == Sending::Together);
-    match builder.build().await {
+    match builder(config, tls).build().await {
         Ok(session) => Ok(Arc::new(session)),
         Err(error) if is_refusal(&error) => Err(OpenError::Cluster(error.to_string())),
         Err(error) => Err(OpenError::Away(error.to_string())),
@@ -109,6 +91,7 @@ fn builder(config: &CassandraConfig, tls: Option<Arc<rustls::ClientConfig>>) -> 
         .keepalive_interval(KEEPALIVE_INTERVAL)
         .keepalive_timeout(KEEPALIVE_TIMEOUT)
         .pool_size(PoolSize::PerHost(CONNECTIONS_PER_NODE))
+        .keyspaces_to_fetch([config.keyspace.as_str()])
         .tls_context(tls);
     if let Some((user, password)) = &config.credentials {
         builder = builder.user(user, password.expose());

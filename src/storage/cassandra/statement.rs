@@ -133,7 +133,7 @@ pub struct Statements {
 }
 
 impl Statements {
-    /// Statements that run on `session` and one like it, on the tables of the shop's keyspace.
+    /// Statements that run on `session` and others like it, on the tables of the shop's keyspace.
     pub async fn new(
         session: Arc<Session>,
         config: &CassandraConfig,
@@ -143,7 +143,7 @@ impl Statements {
         let statement =
             prepare(&session, (&keyspace, &routing), PROBE, Access::ReadQuorum, PROBE_TIMEOUT)
                 .await?;
-        let lines = Lines::open(session.clone(), config).await?;
+        let lines = Lines::new(session.clone(), config.clone());
         let outage = Outage::new(Probe { session, statement }, metrics.clone());
         Ok(Self { lines, keyspace, routing, metrics, outage })
     }
@@ -213,8 +213,9 @@ impl Batch {
         batch.set_execution_profile_handle(prepared.get_execution_profile_handle().cloned());
         batch.set_is_idempotent(prepared.get_is_idempotent());
         batch.set_request_timeout(prepared.get_request_timeout());
-        let line = lines.take();
-        self.statement.call(Box::pin(line.batch(&batch, rows)), 1).await.map(drop)
+        let (batch, rows) = (&batch, &rows);
+        let call = lines.call(|session| async move { session.batch(batch, rows).await });
+        self.statement.call(Box::pin(call), 1).await.map(drop)
     }
 }
 
@@ -241,8 +242,11 @@ impl Statement {
         values: impl SerializeRow,
         lookups: usize,
     ) -> Result<QueryResult, StoreError> {
-        let line = self.lines.take();
-        self.call(Box::pin(line.execute_unpaged(&self.prepared, values)), lookups).await
+        let (prepared, values) = (&self.prepared, &values);
+        let call = self
+            .lines
+            .call(|session| async move { session.execute_unpaged(prepared, values).await });
+        self.call(Box::pin(call), lookups).await
     }
 
     /// Makes a call for this statement. It is large, and handed on.

@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
+use hyper_util::client::legacy::Client as Http;
+use hyper_util::rt::TokioExecutor;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::support::http::HttpClient;
 use crate::support::process::{ServerProcess, vitrina};
@@ -18,6 +21,8 @@ use crate::support::stores::{address_of, cassandra_config, drop_keyspace};
 use vitrina::config::StoreConfig;
 
 const TIME: Duration = Duration::from_secs(20);
+/// How long a server waits for its clients, less what may have passed between its clock and ours.
+const WAITS: Duration = Duration::from_secs(9);
 
 /// The status of `/health/ready`, on a connection of its own; `None` if there is none to be had.
 async fn readiness(base: &str) -> Option<u16> {
@@ -82,8 +87,26 @@ async fn a_client_that_is_stuck_does_not_keep_a_server_from_its_end() {
     assert_eq!(server.wait(), Some(0));
 }
 
-/// A client that keeps its connections, and asks another instance when one refuses to connect. Any
-/// other failure is a request that was lost.
+/// Nothing else ends this one: it is answered in time, and its connection gives signs of life.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_does_not_take_its_answer_is_left_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = ServerProcess::start(&dir.path().join("data"), &["--no-demo"]);
+    let mut http = Http::builder(TokioExecutor::new());
+    let http = http.http2_only(true).http2_initial_stream_window_size(1).build_http();
+    let request = Request::get(format!("{}/schema.graphql", server.base)).body(Body::empty());
+    let untaken = http.request(request.unwrap()).await.unwrap();
+    assert_eq!(untaken.status(), 200);
+    let told = Instant::now();
+    server.signal("TERM");
+    assert!(server.ends_within(TIME).await);
+    assert_eq!(server.wait(), Some(0));
+    assert!(told.elapsed() > WAITS, "it was the bound that ended it: {:?}", told.elapsed());
+    drop(untaken);
+}
+
+/// A client that keeps its connections, and asks another instance where it cannot connect: it is refused, or
+/// cut off while the system ends the listener. Any other failure is a request that was lost.
 struct Client {
     bases: [String; 2],
     done: AtomicUsize,
@@ -100,7 +123,7 @@ impl Client {
         while !self.stop.load(Ordering::Relaxed) {
             turn += 1;
             let mut answer = instances[turn % 2].try_post(None, &query).await;
-            if answer.as_ref().is_err_and(|error| error.contains("ConnectionRefused")) {
+            if answer.as_ref().is_err_and(|error| error.contains("Error(Connect,")) {
                 answer = instances[(turn + 1) % 2].try_post(None, &query).await;
             }
             match answer {

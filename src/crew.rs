@@ -1,0 +1,283 @@
+//! Threads that serve clients, each with a runtime of its own.
+//!
+//! A client stays with the thread that it was given to, and so does what is done for it; on Cassandra
+//! over a connection that is the thread's own (`storage/cassandra/lines.rs`). Where all threads share one
+//! runtime, most steps of a request end with one of them waking another, and what the one knew is not in
+//! the cache of the other's core: that was a third of the CPU of a card that is in no cache.
+
+use std::cell::Cell;
+use std::io;
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use hyper::rt::Executor;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use tokio::time::Instant;
+
+/// Threads of all members together that may wait for the disk.
+const BLOCKING_THREADS: usize = 512;
+/// How long a member that is told to end waits for what such threads are doing.
+const END_WITHIN: Duration = Duration::from_secs(1);
+
+thread_local! {
+    static IS_MEMBER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread serves clients, and what it begins stays with it.
+pub(crate) fn is_member() -> bool {
+    IS_MEMBER.get()
+}
+
+/// As many such threads as there are cores. They end when it is dropped.
+pub(crate) struct Crew {
+    members: Vec<Member>,
+    next: AtomicUsize,
+}
+
+struct Member {
+    runtime: Handle,
+    /// Those that it was given and still serves.
+    clients: Arc<AtomicUsize>,
+    /// The thread ends when this is gone …
+    stop: oneshot::Sender<()>,
+    /// … and then the other end of this is.
+    ended: oneshot::Receiver<()>,
+}
+
+impl Crew {
+    /// Begins. If there are no threads to be had, whoever gives away work does it.
+    pub(crate) fn gather() -> Self {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let members = (0..cores).map(|_| Member::begin((BLOCKING_THREADS / cores).max(1)));
+        let members = members.collect::<io::Result<_>>().unwrap_or_else(|error| {
+            tracing::warn!(%error, "no threads for clients");
+            Vec::new()
+        });
+        Self { members, next: AtomicUsize::new(0) }
+    }
+
+    /// Has a client served by the thread that serves the fewest.
+    pub(crate) fn serve(&self, client: impl Future<Output = ()> + Send + 'static) {
+        // Among those that serve as many as each other they are given out in turns.
+        let first = self.next.fetch_add(1, Ordering::Relaxed) % self.members.len().max(1);
+        let (before, from) = self.members.split_at(first);
+        let in_turn = from.iter().chain(before);
+        let Some(member) = in_turn.min_by_key(|m| m.clients.load(Ordering::Relaxed)) else {
+            tokio::spawn(client);
+            return;
+        };
+        member.clients.fetch_add(1, Ordering::Relaxed);
+        let given = Given(member.clients.clone());
+        member.runtime.spawn(async move {
+            let _given = given;
+            client.await;
+        });
+    }
+
+    /// How long what is ready to run waits for its turn, on the thread where that takes longest.
+    pub(crate) async fn queue(&self) -> Duration {
+        let turns: Vec<_> = self.members.iter().map(|m| m.runtime.spawn(turn())).collect();
+        if turns.is_empty() {
+            return turn().await;
+        }
+        let mut longest = Duration::ZERO;
+        for turn in turns {
+            longest = longest.max(turn.await.unwrap_or_default());
+        }
+        longest
+    }
+
+    /// What has the requests of one connection worked on by all threads.
+    pub(crate) fn hands(&self) -> Hands {
+        let runtimes = self.members.iter().map(|member| member.runtime.clone()).collect();
+        Hands { runtimes, next: Arc::default() }
+    }
+
+    /// Ends the threads, and waits until they have let go of all they had.
+    pub(crate) async fn end(self) {
+        // All are told before the first is waited for.
+        let tell = |Member { stop, ended, .. }| {
+            drop::<oneshot::Sender<()>>(stop);
+            ended
+        };
+        let ended: Vec<_> = self.members.into_iter().map(tell).collect();
+        for ended in ended {
+            // Nothing is ever sent.
+            let _ = ended.await;
+        }
+    }
+}
+
+impl Member {
+    fn begin(blocking_threads: usize) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .thread_name("reader")
+            .max_blocking_threads(blocking_threads)
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let handle = runtime.handle().clone();
+        thread::Builder::new().name("crew".to_owned()).spawn(move || {
+            IS_MEMBER.set(true);
+            run(runtime, stopped);
+            drop::<oneshot::Sender<()>>(end);
+        })?;
+        Ok(Self { runtime: handle, clients: Arc::default(), stop, ended })
+    }
+}
+
+fn run(runtime: Runtime, stopped: oneshot::Receiver<()>) {
+    // Nothing is ever sent.
+    let _ = runtime.block_on(stopped);
+    runtime.shutdown_timeout(END_WITHIN);
+}
+
+/// How long the turns of all take that are ready.
+async fn turn() -> Duration {
+    let asked = Instant::now();
+    yield_now().await;
+    asked.elapsed()
+}
+
+/// A client that a member serves.
+struct Given(Arc<AtomicUsize>);
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Spreads work over the threads. A connection of HTTP/2 may carry the requests of a whole gateway.
+#[derive(Clone)]
+pub(crate) struct Hands {
+    runtimes: Arc<[Handle]>,
+    next: Arc<AtomicUsize>,
+}
+
+impl<F> Executor<F> for Hands
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    fn execute(&self, work: F) {
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        match self.runtimes.get(next % self.runtimes.len().max(1)) {
+            Some(runtime) => runtime.spawn(work),
+            None => tokio::spawn(work),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
+    use std::thread::ThreadId;
+
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+
+    /// Which threads do the work that is given away so many times.
+    async fn threads_of(
+        times: usize,
+        give: impl Fn(usize, oneshot::Sender<ThreadId>),
+    ) -> HashMap<ThreadId, usize> {
+        let told = (0..times).map(|number| {
+            let (tell, told) = oneshot::channel();
+            give(number, tell);
+            told
+        });
+        let mut threads = HashMap::new();
+        for told in told.collect::<Vec<_>>() {
+            *threads.entry(told.await.unwrap()).or_default() += 1;
+        }
+        threads
+    }
+
+    fn here() -> ThreadId {
+        assert!(is_member());
+        thread::current().id()
+    }
+
+    #[tokio::test]
+    async fn clients_and_shared_connections_are_spread_evenly() {
+        let crew = Crew::gather();
+        let cores = crew.members.len();
+        assert!(cores > 0 && !is_member());
+        let staying = Arc::new(Mutex::new(Vec::new()));
+        let serve = |_, tell: oneshot::Sender<ThreadId>| {
+            let (leave, left) = oneshot::channel::<()>();
+            staying.lock().unwrap().push(leave);
+            crew.serve(async move {
+                tell.send(here()).unwrap();
+                let _ = left.await;
+            });
+        };
+        let threads = threads_of(3 * cores, serve).await;
+        assert_eq!(threads.into_values().collect::<Vec<_>>(), vec![3; cores]);
+        // Where one has left there is room for the next.
+        staying.lock().unwrap().clear();
+        while crew.members.iter().any(|m| m.clients.load(Ordering::Relaxed) > 0) {
+            yield_now().await;
+        }
+        let hands = crew.hands();
+        let execute = |_, tell: oneshot::Sender<ThreadId>| {
+            hands.execute(async move { tell.send(here()).unwrap() });
+        };
+        let threads = threads_of(3 * cores, execute).await;
+        assert_eq!(threads.into_values().collect::<Vec<_>>(), vec![3; cores]);
+    }
+
+    #[tokio::test]
+    async fn a_queue_is_as_long_as_the_work_that_waits_in_it() {
+        let crew = Crew::gather();
+        assert!(crew.queue().await < Duration::from_secs(1));
+        let work = Work { takes: Duration::from_millis(2), is_over: Arc::default() };
+        crew.members[0].runtime.spawn(work.clone().go_on());
+        assert!(crew.queue().await >= work.takes);
+        work.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Is ready again as soon as it was done.
+    #[derive(Clone)]
+    struct Work {
+        takes: Duration,
+        is_over: Arc<AtomicBool>,
+    }
+
+    impl Work {
+        fn go_on(self) -> BoxFuture<'static, ()> {
+            Box::pin(async move {
+                thread::sleep(self.takes);
+                if !self.is_over.load(Ordering::Relaxed) {
+                    tokio::spawn(self.go_on());
+                }
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn at_the_end_nothing_is_left_of_what_was_begun() {
+        let crew = Crew::gather();
+        let (held, is_held) = oneshot::channel::<()>();
+        let (begun, has_begun) = oneshot::channel();
+        crew.serve(async move {
+            tokio::spawn(async move {
+                begun.send(()).unwrap();
+                std::future::pending::<()>().await;
+                drop(held);
+            });
+        });
+        has_begun.await.unwrap();
+        crew.end().await;
+        assert!(is_held.await.is_err());
+    }
+}
