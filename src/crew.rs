@@ -19,6 +19,11 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
+/// After so many turns at the latest a member looks what other threads have for it: the answers of those
+/// who write, for whom buyers wait …
+const HEAR_EVERY: u32 = 4;
+/// … and what has come over the network.
+const LOOK_EVERY: u32 = 31;
 /// Threads of all members together that may wait for the disk.
 const BLOCKING_THREADS: usize = 512;
 /// How long a member that is told to end waits for what such threads are doing.
@@ -35,53 +40,65 @@ pub(crate) fn is_member() -> bool {
 
 /// As many such threads as there are cores. They end when it is dropped.
 pub(crate) struct Crew {
-    members: Vec<Member>,
-    next: AtomicUsize,
+    hands: Hands,
+    ends: Vec<End>,
+}
+
+/// How a thread is told to end, and how it tells that it has.
+struct End {
+    /// It ends when this is gone …
+    stop: oneshot::Sender<()>,
+    /// … and then the other end of this is.
+    ended: oneshot::Receiver<()>,
+}
+
+/// What gives work to the threads of a crew.
+#[derive(Clone)]
+pub(crate) struct Hands {
+    members: Arc<[Member]>,
+    next: Arc<AtomicUsize>,
 }
 
 struct Member {
     runtime: Handle,
-    /// Those that it was given and still serves.
+    /// Clients that it was given and still serves.
     clients: Arc<AtomicUsize>,
-    /// The thread ends when this is gone …
-    stop: oneshot::Sender<()>,
-    /// … and then the other end of this is.
-    ended: oneshot::Receiver<()>,
 }
 
 impl Crew {
     /// Begins. If there are no threads to be had, whoever gives away work does it.
     pub(crate) fn gather() -> Self {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
-        let members = (0..cores).map(|_| Member::begin((BLOCKING_THREADS / cores).max(1)));
-        let members = members.collect::<io::Result<_>>().unwrap_or_else(|error| {
+        let begun = (0..cores).map(|_| begin((BLOCKING_THREADS / cores).max(1)));
+        let begun = begun.collect::<io::Result<Vec<_>>>().unwrap_or_else(|error| {
             tracing::warn!(%error, "no threads for clients");
             Vec::new()
         });
-        Self { members, next: AtomicUsize::new(0) }
+        let (members, ends): (Vec<_>, Vec<_>) = begun.into_iter().unzip();
+        Self { hands: Hands { members: members.into(), next: Arc::default() }, ends }
     }
 
-    /// Has a client served by the thread that serves the fewest.
-    pub(crate) fn serve(&self, client: impl Future<Output = ()> + Send + 'static) {
-        // Among those that serve as many as each other they are given out in turns.
-        let first = self.next.fetch_add(1, Ordering::Relaxed) % self.members.len().max(1);
-        let (before, from) = self.members.split_at(first);
-        let in_turn = from.iter().chain(before);
-        let Some(member) = in_turn.min_by_key(|m| m.clients.load(Ordering::Relaxed)) else {
-            tokio::spawn(client);
-            return;
-        };
-        member.clients.fetch_add(1, Ordering::Relaxed);
-        let given = Given(member.clients.clone());
-        member.runtime.spawn(async move {
-            let _given = given;
-            client.await;
-        });
+    /// What gives work to it.
+    pub(crate) fn hands(&self) -> Hands {
+        self.hands.clone()
+    }
+
+    /// Has the door kept by one of those who serve: whoever comes waits for a turn like those who are
+    /// inside. Nothing if all of it went down.
+    pub(crate) async fn keep_door<T: Send + 'static>(
+        &self,
+        door: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        match self.hands.members.first() {
+            Some(member) => member.runtime.spawn(door).await.ok(),
+            None => Some(door.await),
+        }
     }
 
     /// How long what is ready to run waits for its turn, on the thread where that takes longest.
     pub(crate) async fn queue(&self) -> Duration {
-        let turns: Vec<_> = self.members.iter().map(|m| m.runtime.spawn(turn())).collect();
+        let turns = self.hands.members.iter().map(|member| member.runtime.spawn(turn()));
+        let turns: Vec<_> = turns.collect();
         if turns.is_empty() {
             return turn().await;
         }
@@ -92,20 +109,14 @@ impl Crew {
         longest
     }
 
-    /// What has the requests of one connection worked on by all threads.
-    pub(crate) fn hands(&self) -> Hands {
-        let runtimes = self.members.iter().map(|member| member.runtime.clone()).collect();
-        Hands { runtimes, next: Arc::default() }
-    }
-
     /// Ends the threads, and waits until they have let go of all they had.
     pub(crate) async fn end(self) {
         // All are told before the first is waited for.
-        let tell = |Member { stop, ended, .. }| {
+        let tell = |End { stop, ended }| {
             drop::<oneshot::Sender<()>>(stop);
             ended
         };
-        let ended: Vec<_> = self.members.into_iter().map(tell).collect();
+        let ended: Vec<_> = self.ends.into_iter().map(tell).collect();
         for ended in ended {
             // Nothing is ever sent.
             let _ = ended.await;
@@ -113,23 +124,23 @@ impl Crew {
     }
 }
 
-impl Member {
-    fn begin(blocking_threads: usize) -> io::Result<Self> {
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .thread_name("reader")
-            .max_blocking_threads(blocking_threads)
-            .build()?;
-        let (stop, stopped) = oneshot::channel();
-        let (end, ended) = oneshot::channel();
-        let handle = runtime.handle().clone();
-        thread::Builder::new().name("crew".to_owned()).spawn(move || {
-            IS_MEMBER.set(true);
-            run(runtime, stopped);
-            drop::<oneshot::Sender<()>>(end);
-        })?;
-        Ok(Self { runtime: handle, clients: Arc::default(), stop, ended })
-    }
+fn begin(blocking_threads: usize) -> io::Result<(Member, End)> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .thread_name("reader")
+        .global_queue_interval(HEAR_EVERY)
+        .event_interval(LOOK_EVERY)
+        .max_blocking_threads(blocking_threads)
+        .build()?;
+    let (stop, stopped) = oneshot::channel();
+    let (end, ended) = oneshot::channel();
+    let handle = runtime.handle().clone();
+    thread::Builder::new().name("crew".to_owned()).spawn(move || {
+        IS_MEMBER.set(true);
+        run(runtime, stopped);
+        drop::<oneshot::Sender<()>>(end);
+    })?;
+    Ok((Member { runtime: handle, clients: Arc::default() }, End { stop, ended }))
 }
 
 fn run(runtime: Runtime, stopped: oneshot::Receiver<()>) {
@@ -145,6 +156,30 @@ async fn turn() -> Duration {
     asked.elapsed()
 }
 
+impl Hands {
+    /// Has a client served by the thread that serves the fewest.
+    pub(crate) fn serve(&self, client: impl Future<Output = ()> + Send + 'static) {
+        // Among those that serve as many as each other they are given out in turns.
+        let (before, from) = self.members.split_at(self.next());
+        let in_turn = from.iter().chain(before);
+        let Some(member) = in_turn.min_by_key(|m| m.clients.load(Ordering::Relaxed)) else {
+            tokio::spawn(client);
+            return;
+        };
+        member.clients.fetch_add(1, Ordering::Relaxed);
+        let given = Given(member.clients.clone());
+        member.runtime.spawn(async move {
+            let _given = given;
+            client.await;
+        });
+    }
+
+    /// Whose turn it is.
+    fn next(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed) % self.members.len().max(1)
+    }
+}
+
 /// A client that a member serves.
 struct Given(Arc<AtomicUsize>);
 
@@ -154,21 +189,14 @@ impl Drop for Given {
     }
 }
 
-/// Spreads work over the threads. A connection of HTTP/2 may carry the requests of a whole gateway.
-#[derive(Clone)]
-pub(crate) struct Hands {
-    runtimes: Arc<[Handle]>,
-    next: Arc<AtomicUsize>,
-}
-
+/// Spreads work over the threads: a connection of HTTP/2 may carry the requests of a whole gateway.
 impl<F> Executor<F> for Hands
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
     fn execute(&self, work: F) {
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
-        match self.runtimes.get(next % self.runtimes.len().max(1)) {
-            Some(runtime) => runtime.spawn(work),
+        match self.members.get(self.next()) {
+            Some(member) => member.runtime.spawn(work),
             None => tokio::spawn(work),
         };
     }
@@ -210,13 +238,14 @@ mod tests {
     #[tokio::test]
     async fn clients_and_shared_connections_are_spread_evenly() {
         let crew = Crew::gather();
-        let cores = crew.members.len();
+        let hands = crew.hands();
+        let cores = hands.members.len();
         assert!(cores > 0 && !is_member());
         let staying = Arc::new(Mutex::new(Vec::new()));
         let serve = |_, tell: oneshot::Sender<ThreadId>| {
             let (leave, left) = oneshot::channel::<()>();
             staying.lock().unwrap().push(leave);
-            crew.serve(async move {
+            hands.serve(async move {
                 tell.send(here()).unwrap();
                 let _ = left.await;
             });
@@ -225,10 +254,9 @@ mod tests {
         assert_eq!(threads.into_values().collect::<Vec<_>>(), vec![3; cores]);
         // Where one has left there is room for the next.
         staying.lock().unwrap().clear();
-        while crew.members.iter().any(|m| m.clients.load(Ordering::Relaxed) > 0) {
+        while hands.members.iter().any(|m| m.clients.load(Ordering::Relaxed) > 0) {
             yield_now().await;
         }
-        let hands = crew.hands();
         let execute = |_, tell: oneshot::Sender<ThreadId>| {
             hands.execute(async move { tell.send(here()).unwrap() });
         };
@@ -241,7 +269,7 @@ mod tests {
         let crew = Crew::gather();
         assert!(crew.queue().await < Duration::from_secs(1));
         let work = Work { takes: Duration::from_millis(2), is_over: Arc::default() };
-        crew.members[0].runtime.spawn(work.clone().go_on());
+        crew.hands.members[0].runtime.spawn(work.clone().go_on());
         assert!(crew.queue().await >= work.takes);
         work.is_over.store(true, Ordering::Relaxed);
     }
@@ -269,7 +297,7 @@ mod tests {
         let crew = Crew::gather();
         let (held, is_held) = oneshot::channel::<()>();
         let (begun, has_begun) = oneshot::channel();
-        crew.serve(async move {
+        crew.hands().serve(async move {
             tokio::spawn(async move {
                 begun.send(()).unwrap();
                 std::future::pending::<()>().await;

@@ -72,12 +72,20 @@ pub async fn serve(
     listener: TcpListener,
     router: Router,
     app: Arc<App>,
-    stop: impl Future<Output = ()>,
+    stop: impl Future<Output = ()> + Send + 'static,
 ) {
     let crew = Crew::gather();
+    let (hands, kept) = (crew.hands(), app.clone());
+    let door = async move {
+        // Whoever waits at it listens to it.
+        match listener.into_std().and_then(TcpListener::from_std) {
+            Ok(listener) => see_through(listener, router, &kept, hands, stop).await,
+            Err(error) => tracing::error!(%error, "the door cannot be kept"),
+        }
+    };
     tokio::select! {
         () = app.admission.keep(&crew) => {}
-        () = see_through(listener, router, &app, &crew, stop) => {}
+        _ = crew.keep_door(door) => {}
     }
     crew.end().await;
 }
@@ -87,15 +95,15 @@ async fn see_through(
     listener: TcpListener,
     router: Router,
     app: &Arc<App>,
-    crew: &Crew,
+    hands: Hands,
     stop: impl Future<Output = ()>,
 ) {
     let limits = &app.config.limits.connections;
     let seats = Seats::new(limits.all, limits.per_address);
     let door = Door {
         service: TowerToHyperService::new(router),
-        builder: builder(limits, crew.hands()),
-        crew,
+        builder: builder(limits, hands.clone()),
+        hands,
         graceful: GracefulShutdown::new(),
         seats: seats.clone(),
         app: app.clone(),
@@ -132,16 +140,16 @@ fn builder(limits: &ConnectionLimits, hands: Hands) -> Builder<Hands> {
     builder
 }
 
-struct Door<'a> {
+struct Door {
     service: TowerToHyperService<Router>,
     builder: Builder<Hands>,
-    crew: &'a Crew,
+    hands: Hands,
     graceful: GracefulShutdown,
     seats: Arc<Seats>,
     app: Arc<App>,
 }
 
-impl Door<'_> {
+impl Door {
     /// Lets clients in until something is over.
     async fn until(&self, listener: &TcpListener, mut over: Pin<&mut impl Future<Output = ()>>) {
         loop {
@@ -200,7 +208,7 @@ impl Door<'_> {
         };
         let (stream, app) = (stream.into_std(), self.app.clone());
         let (builder, watcher) = (self.builder.clone(), self.graceful.watcher());
-        self.crew.serve(async move {
+        self.hands.serve(async move {
             // Whoever serves it listens to it.
             let Ok(stream) = stream.and_then(TcpStream::from_std) else { return };
             let io = TokioIo::new(Timed::new(stream, phases, &app.config.limits.connections));

@@ -45,7 +45,7 @@ impl Default for WorkLimits {
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// What is ready to run waits for its turn for so long at the most before there are fewer places for
 /// browsing: an operation has a dozen turns, and those who buy wait in the same queue.
-const QUEUE_AT_MOST: Duration = Duration::from_micros(300);
+const QUEUE_AT_MOST: Duration = Duration::from_micros(200);
 /// Of the places for browsing, one in so many goes when the queue is too long.
 const SHRINK_BY: usize = 8;
 /// The fewest places for browsing.
