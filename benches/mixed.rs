@@ -23,7 +23,8 @@
 //!
 //! `VITRINA_BENCH_CONNECTIONS`, `VITRINA_BENCH_ROUNDS` and `VITRINA_BENCH_SECONDS` (of a round; may
 //! be a fraction) change the load, `VITRINA_BENCH_PRODUCTS` is the size of the largest shop of
-//! `growth`, and `VITRINA_BENCH_PLOTS` names a folder for plots.
+//! `growth`, and `VITRINA_BENCH_PLOTS` names a folder for plots. `VITRINA_BENCH_PIN=1` gives what is
+//! measured a core for itself and leaves the others to the load generator and the cluster.
 
 #[allow(dead_code, reason = "the rest of it is the other benchmarks'")]
 mod support;

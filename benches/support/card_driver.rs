@@ -10,7 +10,7 @@ use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::value::{CqlDecimal, CqlTimestamp};
 use tokio::task::JoinSet;
-use vitrina::config::StoreConfig;
+use vitrina::config::{CassandraConfig, StoreConfig};
 use vitrina::demo::{self, DEFAULT_PRODUCTS};
 use vitrina::storage;
 
@@ -47,7 +47,7 @@ const LEVEL: &str = "SELECT quantity, reserved, version, updated_at \
                      FROM ks.inventory_by_product_geo WHERE product_id = ? AND geo_zone = ?";
 
 /// What the loops work with.
-struct Driver {
+pub(super) struct Driver {
     session: Arc<Session>,
     card: PreparedStatement,
     level: PreparedStatement,
@@ -62,13 +62,7 @@ pub(super) async fn work() -> Result<()> {
     let StoreConfig::Cassandra(config) = StoreConfig::parse(&std::env::var(worker::STORE)?)? else {
         return Err("this needs a Cassandra store".into());
     };
-    let session = storage::cassandra::connect(&config).await?;
-    let driver = Arc::new(Driver {
-        card: prepare(&session, &config, PRODUCT, Consistency::LocalOne).await?,
-        level: prepare(&session, &config, LEVEL, Consistency::LocalQuorum).await?,
-        ids: (0..DEFAULT_PRODUCTS).map(demo::catalogue::id_of).collect(),
-        session,
-    });
+    let driver = Arc::new(Driver::open(&config).await?);
     control.tell("").await?;
     while let Some(order) = control.hear().await? {
         let words: Vec<&str> = order.split(' ').collect();
@@ -92,6 +86,16 @@ pub(super) async fn work() -> Result<()> {
 }
 
 impl Driver {
+    pub(super) async fn open(config: &CassandraConfig) -> Result<Self> {
+        let session = storage::cassandra::connect(config).await?;
+        Ok(Self {
+            card: prepare(&session, config, PRODUCT, Consistency::LocalOne).await?,
+            level: prepare(&session, config, LEVEL, Consistency::LocalQuorum).await?,
+            ids: (0..DEFAULT_PRODUCTS).map(demo::catalogue::id_of).collect(),
+            session,
+        })
+    }
+
     async fn run_for(&self, time: Duration, seed: u64, with_stock: bool) -> Result<Vec<Duration>> {
         let mut draws = seed;
         let mut times = Vec::new();
@@ -99,20 +103,31 @@ impl Driver {
         while started.elapsed() < time {
             let id = &self.ids[below(&mut draws, self.ids.len())];
             let sent = Instant::now();
-            let found = self.session.execute_unpaged(&self.card, (id.as_str(),)).await?;
-            let found = found.into_rows_result()?;
-            let row: Option<ProductRow<'_>> = found.maybe_first_row()?;
+            self.card(id).await?;
             if with_stock {
-                let key = (id.as_str(), ZONE);
-                let level = self.session.execute_unpaged(&self.level, key).await?;
-                // A product that is not sold in the zone has no row.
-                level.into_rows_result()?.maybe_first_row::<(i64, i64, i64, CqlTimestamp)>()?;
+                self.stock(id).await?;
             }
             times.push(sent.elapsed());
-            if row.is_none() {
-                return Err(format!("{id} is not there").into());
-            }
         }
         Ok(times)
+    }
+
+    /// Both reads of one product at once, as the shop makes them.
+    pub(super) async fn both(&self, number: usize) -> Result<()> {
+        let id = &self.ids[number % self.ids.len()];
+        tokio::try_join!(self.card(id), self.stock(id)).map(drop)
+    }
+
+    async fn card(&self, id: &str) -> Result<()> {
+        let found = self.session.execute_unpaged(&self.card, (id,)).await?.into_rows_result()?;
+        let row: Option<ProductRow<'_>> = found.maybe_first_row()?;
+        row.map(drop).ok_or_else(|| format!("{id} is not there").into())
+    }
+
+    async fn stock(&self, id: &str) -> Result<()> {
+        let level = self.session.execute_unpaged(&self.level, (id, ZONE)).await?;
+        // A product that is not sold in the zone has no row.
+        level.into_rows_result()?.maybe_first_row::<(i64, i64, i64, CqlTimestamp)>()?;
+        Ok(())
     }
 }

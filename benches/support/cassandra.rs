@@ -9,6 +9,7 @@ use std::time::Duration;
 use vitrina::config::StoreConfig;
 use vitrina::storage;
 
+use super::database::Database;
 use super::figures::{Variant, print_variants};
 use super::http;
 use super::requests::{Kind, Requests};
@@ -59,7 +60,9 @@ pub(crate) async fn with_keyspaces<const N: usize>(
     let stores = keyspaces
         .each_ref()
         .map(|keyspace| format!("cassandra://{nodes}/{keyspace}?dc=dc1&rf={copies}"));
-    let mut done = unless_stopped(work(stores.each_ref().map(String::as_str))).await;
+    let all = stores.each_ref().map(String::as_str);
+    let work = Database::aside(all[0], unless_stopped(work(all)));
+    let mut done = work.await;
     // Whatever happened, the cluster is left as it was found.
     for (store, keyspace) in stores.iter().zip(&keyspaces) {
         done = done.and(drop_keyspace(store, keyspace).await);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::figures::{Load, Round};
 use super::process::cpu_of;
+use super::{Result, cores};
 
 /// A socket that listens, in `/proc/net/tcp`.
 const LISTENS: &str = "0A";
@@ -45,6 +46,18 @@ impl Database {
         let ports = ports.filter_map(|node| node.rsplit_once(':')?.1.parse().ok());
         let inodes = listening(&ports.collect());
         Self { pids: owners(&inodes) }
+    }
+
+    /// Has it leave the core of what is measured alone for as long as some work takes, where that has
+    /// a core for itself.
+    pub(super) async fn aside(store: &str, work: impl Future<Output = Result<()>>) -> Result<()> {
+        if !cores::are_apart() {
+            return work.await;
+        }
+        let pids = Self::of(store).pids;
+        pids.iter().try_for_each(|pid| cores::keep_off(*pid))?;
+        let done = work.await;
+        done.and(pids.iter().try_for_each(|pid| cores::give_back(*pid)))
     }
 
     /// Whether anything is known of it.

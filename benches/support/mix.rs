@@ -16,7 +16,7 @@ use super::http;
 use super::lanes::Lane;
 use super::mix_tables::print;
 use super::mixed_worker::{
-    BARE_ADD, BARE_CARD, BARE_CHECKOUT, BARE_HISTORY, BARE_PAGE, BARE_STOCKED, regular,
+    BARE_ADD, BARE_CARD, BARE_CHECKOUT, BARE_HISTORY, BARE_PAGE, BARE_READS, BARE_STOCKED, regular,
 };
 use super::requests::{Kind, Requests};
 use super::rival::{Rival, RivalLane};
@@ -288,6 +288,11 @@ impl<'a> Stage<'a> {
                 let named = (format!("{name}, nothing cached"), base);
                 self.add(named, (plain, requests), (reads[part], 0)).await?;
                 self.add_rival(part, false).await?;
+            }
+            if part == 1 && self.drivers.is_some() {
+                let requests = self.shoppers.requests(part, BARE_READS, "")?;
+                let named = ("card with stock, read by a bare handler".to_owned(), base);
+                self.add(named, (self.bare, requests), (None, 0)).await?;
             }
         }
         for (name, parts, carts) in

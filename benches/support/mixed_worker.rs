@@ -2,19 +2,25 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use vitrina::app::App;
 use vitrina::clock::{Clock, SystemClock};
-use vitrina::config::{CacheConfig, Config};
+use vitrina::config::{CacheConfig, Config, StoreConfig};
 use vitrina::demo;
 use vitrina::server::Role as ViewerRole;
 use vitrina::storage;
 use vitrina::telemetry::Metrics;
 
 use super::Result;
+use super::card_driver::Driver;
 use super::carts::add_body;
 use super::checkout::{buy_body, page_body};
 use super::checkout_worker::{buyer, fill_carts, fill_history, plenty, store_calls};
@@ -32,8 +38,10 @@ pub(super) const BARE_PAGE: &str = "/page";
 pub(super) const BARE_ADD: &str = "/add";
 /// … of a history …
 pub(super) const BARE_HISTORY: &str = "/history";
-/// … and of a checkout.
+/// … and of a checkout; …
 pub(super) const BARE_CHECKOUT: &str = "/checkout";
+/// … and on Cassandra with those of a card with its stock after both have been read.
+pub(super) const BARE_READS: &str = "/reads";
 
 /// How long a connection may be quiet here: it must not be hung up on while it waits for its round.
 const QUIET_WITHIN: Duration = Duration::from_secs(24 * 3_600);
@@ -115,7 +123,7 @@ async fn serve_bare(shop: &Arc<App>, address: SocketAddr, products: u64) -> Resu
     let add = add_body(0, 0, "bare");
     let answers = [
         (BARE_CARD, Kind::Card.bodies(), None),
-        (BARE_STOCKED, cards, None),
+        (BARE_STOCKED, cards.clone(), None),
         (BARE_PAGE, pages, None),
         (BARE_ADD, vec![add], Some(&someone)),
         (BARE_HISTORY, vec![page_body(None)], Some(&regular)),
@@ -126,5 +134,27 @@ async fn serve_bare(shop: &Arc<App>, address: SocketAddr, products: u64) -> Resu
         let answers = Answers::of(shop, &bodies, token.map(String::as_str)).await?;
         router = router.route(path, post(bare).with_state(answers));
     }
+    if let StoreConfig::Cassandra(config) = &shop.config.store {
+        let reads = Reads {
+            driver: Driver::open(config).await?,
+            next: AtomicUsize::new(0),
+            answers: Answers::of(shop, &cards, None).await?,
+        };
+        router = router.route(BARE_READS, post(bare_after_reads).with_state(Arc::new(reads)));
+    }
     listen(router).await
+}
+
+/// What a handler needs that reads what it answers with, and pays no attention to it.
+struct Reads {
+    driver: Driver,
+    next: AtomicUsize,
+    answers: Arc<Answers>,
+}
+
+async fn bare_after_reads(State(reads): State<Arc<Reads>>, body: Bytes) -> Response {
+    match reads.driver.both(reads.next.fetch_add(1, Ordering::Relaxed)).await {
+        Ok(()) => bare(State(reads.answers.clone()), body).await,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
 }

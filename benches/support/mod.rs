@@ -26,6 +26,7 @@ mod checkout_worker;
 mod clerk;
 mod connection;
 mod control;
+mod cores;
 mod database;
 mod figures;
 mod http;
@@ -141,6 +142,7 @@ pub(crate) fn main_of<const N: usize>(
         };
         let settings = Settings::from_environment(defaults)?;
         println!("{}\n", machine::describe());
+        cores::leave_measured()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(measure(named, &settings))
     };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use super::Result;
+use super::{Result, cores};
 
 /// Clock ticks per second in `/proc`: a constant of Linux's interface, whatever the kernel uses.
 const TICKS_PER_SECOND: u64 = 100;
@@ -18,9 +18,9 @@ const STOP_POLL: Duration = Duration::from_millis(5);
 /// How much of a failed process's log is shown.
 const LAST_WORDS_BYTES: usize = 2_000;
 
-/// A command with nothing of the surrounding shop's settings.
+/// A command for what is measured, with nothing of the surrounding shop's settings.
 pub(super) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
-    let mut command = Command::new(program);
+    let mut command = cores::measured(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("VITRINA_") {
             command.env_remove(name);
