@@ -126,6 +126,8 @@ test("shows the error of a broken query", async () => {
   const { errors } = await execute();
   assert.ok(errors[0].message);
   await resultContains(JSON.stringify(errors[0].message));
+  // GraphiQL takes an edit over into its tab a moment later. Who leaves the tab before that loses it.
+  await page.locator(".graphiql-tab-button", { hasText: "Broken" }).waitFor();
 });
 
 test("refuses the staff example without a token", async () => {
