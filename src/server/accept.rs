@@ -309,8 +309,10 @@ impl hyper::service::Service<Request<Incoming>> for Handler {
                 phases.set(Phase::HandedOver);
             } else {
                 phases.set(Phase::Quiet);
-                if is_alone && app.is_stopping() {
-                    // The client's next request goes to another instance.
+                let is_unheard = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
+                if is_alone && (is_unheard || app.is_stopping()) {
+                    // What a client went on to say was not listened to; or its next request goes to
+                    // another instance. It must not send one here, where the connection ends.
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
             }
