@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::io;
 use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -84,14 +85,14 @@ impl Crew {
     }
 
     /// Has the door kept by one of those who serve: whoever comes waits for a turn like those who are
-    /// inside. Nothing if all of it went down.
-    pub(crate) async fn keep_door<T: Send + 'static>(
-        &self,
-        door: impl Future<Output = T> + Send + 'static,
-    ) -> Option<T> {
-        match self.hands.members.first() {
-            Some(member) => member.runtime.spawn(door).await.ok(),
-            None => Some(door.await),
+    /// inside.
+    pub(crate) async fn keep_door(&self, door: impl Future<Output = ()> + Send + 'static) {
+        let Some(member) = self.hands.members.first() else { return door.await };
+        // A thread ends with the crew, and so does whoever waits here.
+        if let Err(error) = member.runtime.spawn(door).await
+            && error.is_panic()
+        {
+            resume_unwind(error.into_panic());
         }
     }
 

@@ -1,9 +1,9 @@
 //! Futures that wake themselves.
 //!
 //! Some do so while they run: an executor of GraphQL that pauses in the middle of a list, a connection
-//! whose request asks for its own body. The runtime then has their task come again, and wakes another
-//! thread to help. With a read of Cassandra that was two threads woken for each request, and a quarter of
-//! its CPU. So whoever runs such a future listens for these wakes itself, and runs it again at once.
+//! whose request asks for its own body. The runtime then has their task come again behind all others and,
+//! where threads share it, wakes another one to help. So whoever runs such a future listens for these wakes
+//! itself, and runs it again at once.
 
 use std::pin::pin;
 use std::sync::Arc;

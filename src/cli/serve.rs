@@ -325,7 +325,11 @@ pub(super) async fn serve(plan: Plan) -> Result<(), Failure> {
             let _ = tell_server.send(());
             tokio::time::timeout(STOP_WITHIN, &mut server).await.unwrap_or(Ok(()))
         }
-        ended = &mut server => ended,
+        // Nobody has told it to; if it has not gone down, it has said why in the log.
+        ended = &mut server => match ended {
+            Ok(()) => return Err(Failure::Other("the server stopped".to_owned())),
+            error => error,
+        },
     };
     ended.map_err(|error| Failure::Other(format!("the server stopped: {error}")))
 }

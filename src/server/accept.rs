@@ -85,7 +85,7 @@ pub async fn serve(
     };
     tokio::select! {
         () = app.admission.keep(&crew) => {}
-        _ = crew.keep_door(door) => {}
+        () = crew.keep_door(door) => {}
     }
     crew.end().await;
 }
