@@ -1,6 +1,6 @@
 //! The types of the schema in the form that checking a request needs, read from its own text.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use async_graphql::parser::parse_schema;
 use async_graphql::parser::types::{
@@ -8,6 +8,7 @@ use async_graphql::parser::types::{
 };
 use async_graphql::registry::{MetaType, Registry};
 use async_graphql::{Name, Positioned};
+use foldhash::HashMap;
 
 /// What is known of a field of an object.
 #[derive(Debug, Clone)]

@@ -5,7 +5,6 @@
 //! resolvers as far as they go, and when none can go on every key of the round is known. Then the
 //! round is read, in the same task. See [`Rounds::drive`].
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
+use foldhash::{HashMap, HashMapExt};
 use futures_util::future::{BoxFuture, poll_fn};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::oneshot;
