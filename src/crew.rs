@@ -15,10 +15,11 @@ use std::thread;
 use std::time::Duration;
 
 use hyper::rt::Executor;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::Instant;
+use tokio::time::sleep;
 
 /// After so many turns at the latest a member looks what other threads have for it: the answers of those
 /// who write, for whom buyers wait …
@@ -29,14 +30,18 @@ const LOOK_EVERY: u32 = 31;
 const BLOCKING_THREADS: usize = 512;
 /// How long a member that is told to end waits for what such threads are doing.
 const END_WITHIN: Duration = Duration::from_secs(1);
+/// A member always has a timer that ends so soon. Whenever one is set that ends before all others, the
+/// runtime interrupts its own wait for the network with a system call, also if it does not wait; of the
+/// time-outs of requests, none is shorter than this.
+const TICK: Duration = Duration::from_millis(50);
 
 thread_local! {
-    static IS_MEMBER: Cell<bool> = const { Cell::new(false) };
+    static MEMBER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Whether this thread serves clients, and what it begins stays with it.
-pub(crate) fn is_member() -> bool {
-    IS_MEMBER.get()
+/// The number of this thread, if it is one that serves clients: what it begins stays with it.
+pub(crate) fn member() -> Option<usize> {
+    MEMBER.get()
 }
 
 /// As many such threads as there are cores. They end when it is dropped.
@@ -96,13 +101,10 @@ impl Crew {
         }
     }
 
-    /// How long what is ready to run waits for its turn, on the thread where that takes longest.
+    /// How much is done before what is ready to run has its turn, on the thread where that is most.
     pub(crate) async fn queue(&self) -> Duration {
         let turns = self.hands.members.iter().map(|member| member.runtime.spawn(turn()));
         let turns: Vec<_> = turns.collect();
-        if turns.is_empty() {
-            return turn().await;
-        }
         let mut longest = Duration::ZERO;
         for turn in turns {
             longest = longest.max(turn.await.unwrap_or_default());
@@ -126,6 +128,8 @@ impl Crew {
 }
 
 fn begin(blocking_threads: usize) -> io::Result<(Member, End)> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let runtime = Builder::new_current_thread()
         .enable_all()
         .thread_name("reader")
@@ -137,7 +141,7 @@ fn begin(blocking_threads: usize) -> io::Result<(Member, End)> {
     let (end, ended) = oneshot::channel();
     let handle = runtime.handle().clone();
     thread::Builder::new().name("crew".to_owned()).spawn(move || {
-        IS_MEMBER.set(true);
+        MEMBER.set(Some(number));
         run(runtime, stopped);
         drop::<oneshot::Sender<()>>(end);
     })?;
@@ -145,16 +149,27 @@ fn begin(blocking_threads: usize) -> io::Result<(Member, End)> {
 }
 
 fn run(runtime: Runtime, stopped: oneshot::Receiver<()>) {
+    runtime.spawn(async {
+        loop {
+            sleep(TICK).await;
+        }
+    });
     // Nothing is ever sent.
     let _ = runtime.block_on(stopped);
     runtime.shutdown_timeout(END_WITHIN);
 }
 
-/// How long the turns of all take that are ready.
+/// What the turns of all take that are ready. The time in which the system had other programs run is
+/// not theirs: it would not be shorter if there were fewer of them.
 async fn turn() -> Duration {
-    let asked = Instant::now();
+    let before = worked();
     yield_now().await;
-    asked.elapsed()
+    worked().saturating_sub(before)
+}
+
+/// How long this thread has worked so far.
+fn worked() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
 impl Hands {
@@ -232,7 +247,7 @@ mod tests {
     }
 
     fn here() -> ThreadId {
-        assert!(is_member());
+        assert!(member().is_some());
         thread::current().id()
     }
 
@@ -241,7 +256,7 @@ mod tests {
         let crew = Crew::gather();
         let hands = crew.hands();
         let cores = hands.members.len();
-        assert!(cores > 0 && !is_member());
+        assert!(cores > 0 && member().is_none());
         let staying = Arc::new(Mutex::new(Vec::new()));
         let serve = |_, tell: oneshot::Sender<ThreadId>| {
             let (leave, left) = oneshot::channel::<()>();
@@ -285,7 +300,8 @@ mod tests {
     impl Work {
         fn go_on(self) -> BoxFuture<'static, ()> {
             Box::pin(async move {
-                thread::sleep(self.takes);
+                let before = worked();
+                while worked() < before + self.takes {}
                 if !self.is_over.load(Ordering::Relaxed) {
                     tokio::spawn(self.go_on());
                 }

@@ -43,13 +43,16 @@ impl Default for WorkLimits {
 
 /// How often it is looked whether the process keeps up.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// What is ready to run waits for its turn for so long at the most before there are fewer places for
+/// So much is done at the most before what is ready to run has its turn; else there are fewer places for
 /// browsing: an operation has a dozen turns, and those who buy wait in the same queue.
 const QUEUE_AT_MOST: Duration = Duration::from_micros(200);
 /// Of the places for browsing, one in so many goes when the queue is too long.
 const SHRINK_BY: usize = 8;
 /// The fewest places for browsing.
 const FEWEST: usize = 1;
+/// After so many looks at which nobody had come to buy, nobody is there for whom others would have to
+/// make room.
+const NO_BUYERS_AFTER: u32 = 100;
 /// So many others than buyers between two looks are a crowd.
 const CROWD: usize = 8;
 
@@ -57,7 +60,9 @@ const CROWD: usize = 8;
 pub(crate) struct Admission {
     buying: Arc<Places>,
     browsing: Arc<Places>,
-    /// Who came since the last look and was no buyer, whether there was a place or not …
+    /// Who came to buy since the last look.
+    buyers: AtomicUsize,
+    /// Who came since then and was no buyer, whether there was a place or not …
     others: AtomicUsize,
     /// … and whether those before it were a crowd.
     is_crowded: AtomicBool,
@@ -122,10 +127,10 @@ impl Places {
         }
     }
 
-    /// Fewer, or one more, by how long what is ready to run had to wait.
-    fn adjust(&self, waited: Duration) -> usize {
+    /// Fewer, or one more, by how much was done before what was ready had its turn.
+    fn adjust(&self, queue: Duration) -> usize {
         let now = self.now.load(Ordering::Relaxed);
-        let wanted = if waited > QUEUE_AT_MOST {
+        let wanted = if queue > QUEUE_AT_MOST {
             (now - now.div_ceil(SHRINK_BY)).max(FEWEST.min(self.most))
         } else {
             (now + 1).min(self.most)
@@ -141,19 +146,28 @@ impl Admission {
     /// All places are free.
     pub(crate) fn new(limits: &WorkLimits, metrics: Arc<Metrics>) -> Self {
         let [buying, browsing] = [(); 2].map(|()| Arc::new(Places::new(limits)));
-        let (others, is_crowded) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { buying, browsing, others, is_crowded, comeback: Comeback::new(), metrics }
+        let [buyers, others] = [(); 2].map(|()| AtomicUsize::new(0));
+        let (is_crowded, comeback) = (AtomicBool::new(false), Comeback::new());
+        Self { buying, browsing, buyers, others, is_crowded, comeback, metrics }
     }
 
-    /// Sees to it, for ever, that those who browse leave room for those who buy: while the process is
-    /// short of time, fewer of them are let in at once. As many are answered as before, as nobody
-    /// can be answered faster than the cores work; they wait at the door and not inside.
+    /// Sees to it, for ever, that those who browse leave room for those who buy: while there are such and
+    /// the process is short of time, fewer of the others are let in at once. As many are answered as
+    /// before, as nobody can be answered faster than the cores work; they wait at the door and not
+    /// inside. (That costs something: those who are inside together ask the store together.)
     pub(crate) async fn keep(&self, crew: &Crew) {
         let mut sent_away = self.comeback.begin();
+        let mut without_buyers = NO_BUYERS_AFTER;
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             self.comeback.adjust(&mut sent_away);
-            let places = self.browsing.adjust(crew.queue().await);
+            let buyers = self.buyers.swap(0, Ordering::Relaxed);
+            without_buyers = if buyers > 0 { 0 } else { without_buyers.saturating_add(1) };
+            let queue = match without_buyers {
+                ..NO_BUYERS_AFTER => crew.queue().await,
+                _ => Duration::ZERO,
+            };
+            let places = self.browsing.adjust(queue);
             let others = self.others.swap(0, Ordering::Relaxed);
             self.is_crowded.store(others >= CROWD, Ordering::Relaxed);
             self.metrics
@@ -178,7 +192,10 @@ impl Admission {
     /// Waits for a place; it is free again when what is returned is dropped.
     pub(crate) async fn enter(&self, kind: Traffic) -> Result<Place, Error> {
         let places = match kind {
-            Traffic::Buying => &self.buying,
+            Traffic::Buying => {
+                self.buyers.fetch_add(1, Ordering::Relaxed);
+                &self.buying
+            }
             Traffic::Browsing => {
                 self.note_other();
                 &self.browsing

@@ -68,9 +68,7 @@ impl Lines {
 
     /// The session of this thread, if it is one that has its own. It is opened when it is first wanted.
     fn own(&self) -> Option<Arc<Session>> {
-        if !crew::is_member() {
-            return None;
-        }
+        crew::member()?;
         OWN.with_borrow_mut(|all| {
             if let Some((_, own)) = all.iter().find(|(of, _)| *of == self.number) {
                 return own.get().cloned();
