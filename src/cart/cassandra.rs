@@ -1,9 +1,12 @@
 //! Carts on Cassandra.
 
+use std::hash::Hash;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use foldhash::{HashMap, HashMapExt};
 use scylla::DeserializeRow;
+use scylla::deserialize::value::DeserializeValue;
 use scylla::serialize::value::SerializeValue;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -13,7 +16,9 @@ use super::model::{CartLog, Change, Checkpoint, HandOver, KEPT, KeyNote, MAX_LOG
 use super::store::{CartStore, LogPlace};
 use crate::clock::Timestamp;
 use crate::owner::Owner;
-use crate::storage::cassandra::{Access, Batch, CassandraStore, Statement, Statements, seconds};
+use crate::storage::cassandra::{
+    Access, Batch, CassandraStore, Reads, Statement, Statements, seconds,
+};
 use crate::storage::{OpenError, StoreError};
 
 const BY_USER: &str = "carts_by_user";
@@ -50,6 +55,7 @@ pub struct CartStatements {
 /// The statements of one of the two tables of carts.
 struct CartTable {
     first: Statement,
+    first_of_several: Statement,
     operations: Statement,
     hand_overs: Statement,
     note: Statement,
@@ -85,6 +91,20 @@ macro_rules! prepare_table {
                     " WHERE ",
                     $owner,
                     " = ? AND part < 3 LIMIT ?"
+                ),
+                Access::ReadQuorum,
+                READ,
+            )
+            .await?,
+            first_of_several: prepare(
+                concat!(
+                    "SELECT ",
+                    $owner,
+                    ", part, at, operation_id, body FROM ks.",
+                    $table,
+                    " WHERE ",
+                    $owner,
+                    " IN ? AND part < 3 PER PARTITION LIMIT ?"
                 ),
                 Access::ReadQuorum,
                 READ,
@@ -233,8 +253,9 @@ fn key(owner: &Owner) -> OwnerKey<'_> {
     }
 }
 
-#[derive(DeserializeRow)]
-struct LogRow {
+/// A row of a log.
+#[derive(Clone, DeserializeRow)]
+pub struct LogRow {
     part: i8,
     at: i64,
     operation_id: Uuid,
@@ -271,7 +292,30 @@ fn hand_over(statement: &Statement, owner: &Owner, row: LogRow) -> Result<Operat
     read(statement, row.body).map(|hand_over: HandOver| hand_over.operation(*guest))
 }
 
+/// A row of a log after its owner.
+type OwnedRow<O> = (O, i8, i64, Uuid, Option<String>);
+
 impl CartTable {
+    /// The first rows of several logs.
+    async fn first_of_several<O>(
+        &self,
+        owners: &[impl SerializeValue],
+    ) -> Result<HashMap<O, Vec<LogRow>>, StoreError>
+    where
+        O: Eq + Hash + for<'frame, 'metadata> DeserializeValue<'frame, 'metadata>,
+    {
+        let mut logs: HashMap<O, Vec<LogRow>> = HashMap::with_capacity(owners.len());
+        if owners.is_empty() {
+            return Ok(logs);
+        }
+        let statement = &self.first_of_several;
+        let rows: Vec<OwnedRow<O>> = statement.rows_for((owners, FIRST_ROWS), owners.len()).await?;
+        for (owner, part, at, operation_id, body) in rows {
+            logs.entry(owner).or_default().push(LogRow { part, at, operation_id, body });
+        }
+        Ok(logs)
+    }
+
     /// The operations that were not among the first rows and are not covered.
     async fn more(
         &self,
@@ -302,11 +346,39 @@ impl CartTable {
     }
 }
 
+impl Reads for CartStatements {
+    type Key = Owner;
+    /// The first rows of a log.
+    type Row = Vec<LogRow>;
+
+    async fn one(&self, owner: &Owner) -> Result<Vec<LogRow>, StoreError> {
+        self.table(owner).first.rows((key(owner), FIRST_ROWS)).await
+    }
+
+    async fn several(&self, owners: &[Owner]) -> Result<Vec<Vec<LogRow>>, StoreError> {
+        let (mut users, mut guests) = (Vec::new(), Vec::new());
+        for owner in owners {
+            match owner {
+                Owner::User(user) => users.push(&**user),
+                Owner::Guest(session) => guests.push(*session),
+            }
+        }
+        let of_users = self.by_user.first_of_several::<String>(&users);
+        let of_guests = self.by_session.first_of_several::<Uuid>(&guests);
+        let (mut of_users, mut of_guests) = tokio::try_join!(of_users, of_guests)?;
+        let rows = owners.iter().map(|owner| match owner {
+            Owner::User(user) => of_users.remove(&**user),
+            Owner::Guest(session) => of_guests.remove(session),
+        });
+        Ok(rows.map(Option::unwrap_or_default).collect())
+    }
+}
+
 #[async_trait]
 impl CartStore for CassandraStore {
     async fn cart_log(&self, owner: &Owner) -> Result<CartLog, StoreError> {
         let table = self.carts.table(owner);
-        let rows: Vec<LogRow> = table.first.rows((key(owner), FIRST_ROWS)).await?;
+        let rows = self.cart_logs.read(owner).await?;
         let is_all = rows.len() < usize::try_from(FIRST_ROWS).unwrap_or(usize::MAX);
         let (mut log, mut last) = (CartLog::default(), i64::MAX);
         for row in rows {

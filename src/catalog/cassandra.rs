@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use scylla::DeserializeRow;
+use scylla::cluster::metadata::ColumnType;
+use scylla::deserialize::value::{DeserializeValue, MapIterator};
+use scylla::deserialize::{DeserializationError, FrameSlice, TypeCheckError};
 use scylla::value::{CqlDecimal, CqlTimestamp};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 
@@ -29,7 +32,7 @@ use crate::clock::Timestamp;
 use crate::fault;
 use crate::money::{Currency, Money};
 use crate::storage::cassandra::{
-    Access, CassandraStore, KEYS_AT_ONCE, Statement, Statements, from_cql, to_cql,
+    Access, CassandraStore, KEYS_AT_ONCE, Reads, Statement, Statements, from_cql, to_cql,
 };
 use crate::storage::{OpenError, StoreError, to_its_end};
 
@@ -154,15 +157,21 @@ impl CatalogStatements {
         let keys: Vec<&str> = ids.iter().map(ProductId::as_str).collect();
         let answer = statement.run_for((keys,), ids.len()).await?;
         let answer = answer.into_rows_result().map_err(|error| statement.unexpected(&error))?;
-        let known: HashMap<&str, &ProductId> = ids.iter().map(|id| (id.as_str(), id)).collect();
-        let mut found = HashMap::with_capacity(ids.len());
+        let known: foldhash::HashMap<&str, &ProductId> =
+            ids.iter().map(|id| (id.as_str(), id)).collect();
+        let mut found = foldhash::HashMap::default();
         for row in answer.rows().map_err(|error| statement.unexpected(&error))? {
             let row: ProductRow<'_> = row.map_err(|error| statement.unexpected(&error))?;
             let Some(&id) = known.get(row.product_id) else { continue };
             found.insert(id, row.into_before(id.clone(), statement)?.product);
         }
-        // An id may be there twice.
-        Ok(ids.iter().map(|id| found.get(id).cloned().flatten()).collect())
+        let mut products: Vec<Option<Product>> = Vec::with_capacity(ids.len());
+        for id in ids {
+            // An id may be there twice.
+            let again = || products.iter().flatten().find(|before| before.id == *id).cloned();
+            products.push(found.remove(id).flatten().or_else(again));
+        }
+        Ok(products)
     }
 
     async fn read_many(
@@ -395,6 +404,19 @@ impl CatalogStatements {
     }
 }
 
+impl Reads for CatalogStatements {
+    type Key = ProductId;
+    type Row = Option<Product>;
+
+    async fn one(&self, id: &ProductId) -> Result<Option<Product>, StoreError> {
+        Ok(self.read(&self.product, id).await?.product)
+    }
+
+    async fn several(&self, ids: &[ProductId]) -> Result<Vec<Option<Product>>, StoreError> {
+        self.read_part(ids).await
+    }
+}
+
 const SCAN_PRODUCTS: &str = "SELECT token(product_id), product_id FROM ks.product_by_id \
                              WHERE token(product_id) > ? AND token(product_id) <= ? LIMIT ?";
 
@@ -412,6 +434,29 @@ macro_rules! select_product {
 const PRODUCT: &str = select_product!("= ?");
 const PRODUCTS: &str = select_product!("IN ?");
 
+/// A map of texts as attributes, in the order of their names, which is the order of maps.
+struct Attributes(Vec<Attribute>);
+
+/// As it comes.
+type Texts<'frame, 'metadata> = MapIterator<'frame, 'metadata, &'frame str, &'frame str>;
+
+impl<'frame, 'metadata> DeserializeValue<'frame, 'metadata> for Attributes {
+    fn type_check(typ: &ColumnType<'_>) -> Result<(), TypeCheckError> {
+        Texts::type_check(typ)
+    }
+
+    fn deserialize(
+        typ: &'metadata ColumnType<'metadata>,
+        value: Option<FrameSlice<'frame>>,
+    ) -> Result<Self, DeserializationError> {
+        let attributes = Texts::deserialize(typ, value)?.map(|member| {
+            let (name, value) = member?;
+            Ok(Attribute { name: name.to_owned(), value: value.to_owned() })
+        });
+        attributes.collect::<Result<_, _>>().map(Self)
+    }
+}
+
 /// A row of `product_by_id`. Borrowed from the answer where it can be.
 #[derive(DeserializeRow)]
 struct ProductRow<'a> {
@@ -421,7 +466,7 @@ struct ProductRow<'a> {
     category: Option<&'a str>,
     price: Option<CqlDecimal>,
     currency: Option<&'a str>,
-    attrs: Option<BTreeMap<String, String>>,
+    attrs: Option<Attributes>,
     image_url: Option<String>,
     created_at: Option<CqlTimestamp>,
     updated_at: Option<CqlTimestamp>,
@@ -441,14 +486,13 @@ impl ProductRow<'_> {
     fn into_product(self, id: ProductId) -> Option<Product> {
         let price =
             Money { amount: from_cql(&self.price?)?, currency: Currency::parse(self.currency?)? };
-        let attributes = self.attrs.unwrap_or_default().into_iter();
         Some(Product {
             id,
             name: self.name?.to_owned(),
             description: self.description,
             category: self.category?.into(),
             price,
-            attributes: attributes.map(|(name, value)| Attribute { name, value }).collect(),
+            attributes: self.attrs.map(|attributes| attributes.0).unwrap_or_default(),
             image_url: self.image_url,
             created_at: Timestamp::from_millis(self.created_at?.0),
             updated_at: Timestamp::from_millis(self.updated_at?.0),
@@ -462,8 +506,7 @@ impl CatalogStore for CassandraStore {
     async fn products(&self, ids: &[ProductId]) -> Result<Vec<Option<Product>>, StoreError> {
         let catalog = &self.catalog;
         if let [id] = ids {
-            // The common case needs no machinery for many.
-            return Ok(vec![catalog.read(&catalog.product, id).await?.product]);
+            return Ok(vec![self.products.read(id).await?]);
         }
         let parts: Vec<_> = ids.chunks(KEYS_AT_ONCE).map(|part| catalog.read_part(part)).collect();
         stream::iter(parts).buffered(CONCURRENCY).try_concat().await

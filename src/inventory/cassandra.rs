@@ -1,10 +1,11 @@
 //! Stock on Cassandra. Only conditional writes touch the table: a plain write beside one can
 //! vanish.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use foldhash::HashMap;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use scylla::DeserializeRow;
 use scylla::value::CqlTimestamp;
@@ -17,7 +18,9 @@ use super::store::InventoryStore;
 use crate::clock::Timestamp;
 use crate::geo_zone::GeoZone;
 use crate::product_id::ProductId;
-use crate::storage::cassandra::{Access, CassandraStore, KEYS_AT_ONCE, Statement, Statements};
+use crate::storage::cassandra::{
+    Access, CassandraStore, KEYS_AT_ONCE, Reads, Statement, Statements,
+};
 use crate::storage::{OpenError, StoreError};
 
 const TABLE: &str = "inventory_by_product_geo";
@@ -238,19 +241,21 @@ fn level((quantity, reserved, version, updated_at): LevelColumns) -> Option<Stoc
     })
 }
 
-#[async_trait]
-impl InventoryStore for CassandraStore {
-    async fn stock_levels(&self, keys: &[StockKey]) -> Result<Vec<Option<StockLevel>>, StoreError> {
-        if let [key] = keys {
-            // The common case needs no machinery for many.
-            return Ok(vec![self.inventory.level(key).await?]);
-        }
+impl Reads for InventoryStatements {
+    type Key = StockKey;
+    type Row = Option<StockLevel>;
+
+    async fn one(&self, key: &StockKey) -> Result<Option<StockLevel>, StoreError> {
+        self.level(key).await
+    }
+
+    async fn several(&self, keys: &[StockKey]) -> Result<Vec<Option<StockLevel>>, StoreError> {
         let mut zones: BTreeMap<&GeoZone, Vec<&ProductId>> = BTreeMap::new();
         for key in keys {
             zones.entry(&key.zone).or_default().push(&key.product);
         }
         let parts = zones.iter().flat_map(|(zone, products)| {
-            products.chunks(KEYS_AT_ONCE).map(|products| self.inventory.levels(zone, products))
+            products.chunks(KEYS_AT_ONCE).map(|products| self.levels(zone, products))
         });
         let parts: Vec<_> = parts.collect();
         let parts: Vec<Vec<_>> =
@@ -258,6 +263,16 @@ impl InventoryStore for CassandraStore {
         let found: HashMap<(&ProductId, &GeoZone), StockLevel> =
             parts.into_iter().flatten().collect();
         Ok(keys.iter().map(|key| found.get(&(&key.product, &key.zone)).copied()).collect())
+    }
+}
+
+#[async_trait]
+impl InventoryStore for CassandraStore {
+    async fn stock_levels(&self, keys: &[StockKey]) -> Result<Vec<Option<StockLevel>>, StoreError> {
+        if let [key] = keys {
+            return Ok(vec![self.levels.read(key).await?]);
+        }
+        self.inventory.several(keys).await
     }
 
     async fn stock_zones(&self, product: &ProductId) -> Result<Vec<GeoZone>, StoreError> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use foldhash::HashMap;
 use scylla::DeserializeRow;
 use scylla::value::CqlTimestamp;
 use uuid::Uuid;
@@ -11,7 +12,7 @@ use super::model::{ENDED_LIFE, Noted, SESSION_LIFE, Session};
 use super::store::SessionStore;
 use crate::clock::Timestamp;
 use crate::geo_zone::GeoZone;
-use crate::storage::cassandra::{Access, CassandraStore, Statement, Statements, seconds};
+use crate::storage::cassandra::{Access, CassandraStore, Reads, Statement, Statements, seconds};
 use crate::storage::{OpenError, StoreError};
 
 const TABLE: &str = "user_sessions";
@@ -20,9 +21,21 @@ const BY_USER: &str = "sessions_by_user";
 const READ: Duration = Duration::from_secs(2);
 const WRITE: Duration = Duration::from_secs(2);
 
+/// The columns of [`Columns`].
+macro_rules! select_session {
+    ($which:literal) => {
+        concat!(
+            "SELECT session_id, user_id, created_at, last_activity, ended_at, ip, user_agent, \
+             device_type, geo_zone FROM ks.user_sessions WHERE session_id ",
+            $which
+        )
+    };
+}
+
 /// The prepared statements of sessions.
 pub struct SessionStatements {
     read: Statement,
+    read_several: Statement,
     put: Statement,
     end: Statement,
     listed: Statement,
@@ -36,13 +49,8 @@ impl SessionStatements {
         let prepare = |cql, access, timeout| statements.prepare(TABLE, cql, access, timeout);
         let listed = |cql, access, timeout| statements.prepare(BY_USER, cql, access, timeout);
         Ok(Self {
-            read: prepare(
-                "SELECT user_id, created_at, last_activity, ended_at, ip, user_agent, \
-                 device_type, geo_zone FROM ks.user_sessions WHERE session_id = ?",
-                Access::ReadQuorum,
-                READ,
-            )
-            .await?,
+            read: prepare(select_session!("= ?"), Access::ReadQuorum, READ).await?,
+            read_several: prepare(select_session!("IN ?"), Access::ReadQuorum, READ).await?,
             // Without `ended_at`: whoever notes activity late does not bring an ended one back.
             put: prepare(
                 "INSERT INTO ks.user_sessions (session_id, user_id, created_at, last_activity, \
@@ -84,6 +92,7 @@ impl SessionStatements {
 
 #[derive(DeserializeRow)]
 struct Columns {
+    session_id: Uuid,
     user_id: Option<String>,
     created_at: Option<CqlTimestamp>,
     last_activity: Option<CqlTimestamp>,
@@ -96,10 +105,10 @@ struct Columns {
 
 impl Columns {
     /// `None` if nothing is left but that it was ended.
-    fn into_session(self, id: Uuid) -> Option<Session> {
+    fn into_session(self) -> Option<Session> {
         let time = |at: Option<CqlTimestamp>| at.map(|at| Timestamp::from_millis(at.0));
         Some(Session {
-            id,
+            id: self.session_id,
             user: self.user_id.map(Into::into),
             created_at: time(self.created_at)?,
             last_activity: time(self.last_activity)?,
@@ -114,6 +123,25 @@ impl Columns {
     }
 }
 
+impl Reads for SessionStatements {
+    type Key = Uuid;
+    type Row = Option<Session>;
+
+    async fn one(&self, id: &Uuid) -> Result<Option<Session>, StoreError> {
+        let row: Option<Columns> = self.read.first((id,)).await?;
+        Ok(row.and_then(Columns::into_session))
+    }
+
+    async fn several(&self, ids: &[Uuid]) -> Result<Vec<Option<Session>>, StoreError> {
+        let rows: Vec<Columns> = self.read_several.rows_for((ids,), ids.len()).await?;
+        let mut found: HashMap<Uuid, Session> = rows
+            .into_iter()
+            .filter_map(|row| Some((row.session_id, row.into_session()?)))
+            .collect();
+        Ok(ids.iter().map(|id| found.remove(id)).collect())
+    }
+}
+
 fn time(at: Timestamp) -> CqlTimestamp {
     CqlTimestamp(at.millis())
 }
@@ -121,8 +149,7 @@ fn time(at: Timestamp) -> CqlTimestamp {
 #[async_trait]
 impl SessionStore for CassandraStore {
     async fn session(&self, id: Uuid) -> Result<Option<Session>, StoreError> {
-        let row: Option<Columns> = self.sessions.read.first((id,)).await?;
-        Ok(row.and_then(|row| row.into_session(id)))
+        self.known_sessions.read(&id).await
     }
 
     async fn put_session(&self, session: &Session) -> Result<(), StoreError> {

@@ -2,6 +2,7 @@
 
 mod decimal;
 mod due;
+mod gather;
 mod lines;
 mod migrate;
 mod outage;
@@ -16,6 +17,7 @@ use async_trait::async_trait;
 use scylla::client::session::Session;
 
 pub use decimal::{from_cql, to_cql};
+pub(crate) use gather::{Gather, Reads};
 pub use migrate::migrate;
 pub use session::{await_agreement, connect, patiently};
 pub use statement::{Access, Batch, KEYS_AT_ONCE, Statement, Statements, seconds};
@@ -35,9 +37,13 @@ use crate::telemetry::Metrics;
 /// All domains on one Cassandra cluster.
 pub struct CassandraStore {
     pub(crate) catalog: Arc<CatalogStatements>,
-    pub(crate) inventory: InventoryStatements,
-    pub(crate) sessions: SessionStatements,
-    pub(crate) carts: CartStatements,
+    pub(crate) products: Gather<CatalogStatements>,
+    pub(crate) inventory: Arc<InventoryStatements>,
+    pub(crate) levels: Gather<InventoryStatements>,
+    pub(crate) sessions: Arc<SessionStatements>,
+    pub(crate) known_sessions: Gather<SessionStatements>,
+    pub(crate) carts: Arc<CartStatements>,
+    pub(crate) cart_logs: Gather<CartStatements>,
     pub(crate) orders: OrderStatements,
     pub(crate) checkouts: CheckoutStatements,
     due: due::DueStatements,
@@ -58,11 +64,19 @@ impl CassandraStore {
         metrics: Arc<Metrics>,
     ) -> Result<Self, OpenError> {
         let statements = Statements::new(session, config, metrics).await?;
+        let catalog = Arc::new(Box::pin(CatalogStatements::prepare(&statements)).await?);
+        let inventory = Arc::new(Box::pin(InventoryStatements::prepare(&statements)).await?);
+        let sessions = Arc::new(Box::pin(SessionStatements::prepare(&statements)).await?);
+        let carts = Arc::new(Box::pin(CartStatements::prepare(&statements)).await?);
         Ok(Self {
-            catalog: Arc::new(Box::pin(CatalogStatements::prepare(&statements)).await?),
-            inventory: Box::pin(InventoryStatements::prepare(&statements)).await?,
-            sessions: Box::pin(SessionStatements::prepare(&statements)).await?,
-            carts: Box::pin(CartStatements::prepare(&statements)).await?,
+            products: Gather::new(catalog.clone()),
+            catalog,
+            levels: Gather::new(inventory.clone()),
+            inventory,
+            known_sessions: Gather::new(sessions.clone()),
+            sessions,
+            cart_logs: Gather::new(carts.clone()),
+            carts,
             orders: Box::pin(OrderStatements::prepare(&statements)).await?,
             checkouts: Box::pin(CheckoutStatements::prepare(&statements)).await?,
             due: Box::pin(due::DueStatements::prepare(&statements)).await?,

@@ -92,6 +92,7 @@ mod staff;
 mod stock;
 mod stock_cache;
 mod subscriptions;
+mod together;
 mod transport;
 mod trusted;
 mod websocket;
