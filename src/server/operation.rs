@@ -135,7 +135,8 @@ async fn find_document(app: &App, request: &GraphRequest) -> Result<Arc<Document
         Some(document) => Ok(document),
         // Its text is not even looked at.
         None if app.documents.is_closed() => Err(NOT_TRUSTED),
-        None => app.documents.learn(own, text, &app.graph, &app.config).await,
+        // Seldom, and large.
+        None => Box::pin(app.documents.learn(own, text, &app.graph, &app.config)).await,
     }
 }
 

@@ -162,7 +162,8 @@ async fn work(
     let may_share = app.responses.may_share(&ready, &caller);
     let (operation, cost) = (ready.operation.clone(), ready.cost);
     let asked_for = Asked { shop, caller, id };
-    let executed = execute(app, asked_for, (ready, place), deadline);
+    // It is handed on several times below; each would make room for all of it.
+    let executed = Box::pin(execute(app, asked_for, (ready, place), deadline));
     if may_share {
         let make = || async {
             match executed.await {

@@ -16,6 +16,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::document::Refusal;
+use super::harden::hardened;
 use super::responses::{Kept, RawRequest, Way};
 use crate::error::Error;
 use crate::graphql::write_response;
@@ -25,8 +26,8 @@ const DEPENDS_ON: HeaderValue = HeaderValue::from_static("accept, authorization"
 /// Whoever keeps an answer that is the same for everybody asks before it is shown again: it may be
 /// half a second old, and the shortest time that could be named here is a second.
 const SHARED: HeaderValue = HeaderValue::from_static("public, max-age=0, must-revalidate");
-/// Headers of an answer, those included that every answer gets.
-const EXPECTED_HEADERS: usize = 16;
+/// Headers that an answer has beside those that all have.
+const OWN_HEADERS: usize = 5;
 
 /// A GraphQL request as JSON.
 #[derive(Default, Deserialize)]
@@ -180,7 +181,7 @@ pub(super) fn shared(raw: RawRequest<'_>, headers: &HeaderMap, kept: &Kept) -> R
         Response::new(Body::from(kept.body.clone()))
     };
     let headers = response.headers_mut();
-    headers.reserve(EXPECTED_HEADERS);
+    *headers = usual();
     if !is_known {
         headers.insert(CONTENT_TYPE, raw.media.content_type());
     }
@@ -258,13 +259,20 @@ fn errors(status: StatusCode, media: Media, errors: &[ServerError]) -> Response 
 }
 
 fn json(status: StatusCode, media: Media, body: Vec<u8>) -> Response {
-    let mut response = (status, Body::from(body)).into_response();
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.reserve(EXPECTED_HEADERS);
+    *headers = usual();
     headers.insert(CONTENT_TYPE, media.content_type());
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(VARY, DEPENDS_ON);
     response
+}
+
+/// The headers that all answers have, and room for others.
+fn usual() -> HeaderMap {
+    let mut headers = hardened();
+    headers.reserve(OWN_HEADERS);
+    headers
 }
 
 #[cfg(test)]
