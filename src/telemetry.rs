@@ -1,7 +1,7 @@
 //! What the program tells about itself: log lines and metrics.
 
 mod checkouts;
-mod json_lines;
+mod lines;
 mod log;
 mod operations;
 mod plain;

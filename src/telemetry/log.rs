@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use tracing::{Level, Subscriber};
 use tracing_subscriber::Layer;
-use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::{self, MakeWriter, format};
+use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry;
 use tracing_subscriber::registry::LookupSpan;
 
-use super::json_lines::JsonLines;
-use super::plain;
+use super::lines::Lines;
 use crate::config::LogFormat;
 
 /// Log lines are written out once so many bytes have gathered, or after [`LOG_FLUSH`].
@@ -55,19 +53,7 @@ where
 {
     // No colours: they are a feature of the library that is not built in, and it panics when asked.
     let lines = fmt::layer().with_ansi(false).with_writer(out);
-    match format {
-        LogFormat::Text => {
-            // What is displayed and not quoted, such as an error, would be written as it is.
-            let fields = format::debug_fn(|out, field, value| {
-                if field.name() != "message" {
-                    write!(out, "{}=", field.name())?;
-                }
-                plain::write_value(out, value)
-            });
-            lines.fmt_fields(fields.delimited(" ")).boxed()
-        }
-        LogFormat::Json => lines.event_format(JsonLines).boxed(),
-    }
+    lines.event_format(Lines(format)).boxed()
 }
 
 /// Writes log lines to standard error a buffer at a time: a system call per line would cost more

@@ -73,6 +73,17 @@ pub(super) fn write_value(out: &mut dyn Write, value: &dyn fmt::Debug) -> fmt::R
     write!(Plain { out, left: MAX_VALUE_CHARS, escapes: Escapes::Text }, "{value:?}")
 }
 
+/// Writes a text of a line of text, in quotation marks.
+pub(super) fn write_quoted(out: &mut dyn Write, value: &str) -> fmt::Result {
+    // As nearly every one: what Rust would not write otherwise.
+    if value.len() < MAX_VALUE_CHARS && value.bytes().all(|byte| Escapes::Json.is_plain(byte)) {
+        out.write_char('"')?;
+        out.write_str(value)?;
+        return out.write_char('"');
+    }
+    write_value(out, &value)
+}
+
 /// Writes a text of a line of JSON.
 pub(super) fn write_json(out: &mut dyn Write, value: &dyn fmt::Display) -> fmt::Result {
     out.write_char('"')?;
