@@ -47,6 +47,11 @@ const LAST_CALL: Duration = Duration::from_secs(1);
 /// held for so long, too: clients of which each comes on a connection of its own cannot be held up
 /// later.
 const FIRST_HELD: Duration = Duration::from_secs(1);
+/// Who has had its share and comes back too early waits for its next refusal for so long at least, as the
+/// moment that it was told may be the next one already …
+const LIMITED_AT_LEAST: Duration = Duration::from_millis(100);
+/// … and at the most.
+const LIMITED_AT_MOST: Duration = Duration::from_secs(1);
 
 /// What a client gets that finds no place. It has not been listened to, so it is told in the words
 /// of HTTP/1.1 whatever it speaks.
@@ -270,14 +275,15 @@ impl Patience {
     /// The moment before which a client is not to be sent away again; none the first time, unless very
     /// many are.
     fn until(&self, answer: &Answer) -> Option<Instant> {
-        if answer.status() != StatusCode::SERVICE_UNAVAILABLE {
-            return None;
-        }
         let ComeBackAfter(pause) = *answer.extensions().get()?;
+        let (pause, first) = match answer.status() {
+            StatusCode::SERVICE_UNAVAILABLE => (pause, (pause > FIRST_HELD).then_some(FIRST_HELD)),
+            StatusCode::TOO_MANY_REQUESTS => (pause.clamp(LIMITED_AT_LEAST, LIMITED_AT_MOST), None),
+            _ => return None,
+        };
         let mut until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let first = (pause > FIRST_HELD).then(|| now + FIRST_HELD);
-        let held = until.filter(|until| *until > now).or(first);
+        let held = until.filter(|until| *until > now).or(first.map(|first| now + first));
         // Requests that share a connection are all held together, and not one after the other.
         *until = Some((held.unwrap_or(now) + pause).min(now + 2 * pause));
         held

@@ -194,6 +194,21 @@ async fn who_asks_too_much_is_told_when_to_come_back() {
 }
 
 #[tokio::test]
+async fn who_had_its_share_and_does_not_wait_is_made_to() {
+    let server =
+        TestServer::start_on(TestStore::embedded().await, limited(|r| r.identity = FEW)).await;
+    let one = token("one", Role::Customer);
+    ask(&server.http, Some(&one), CART).await;
+    // On the same connection, as there is one at a time.
+    let began = Instant::now();
+    let (count, _) = ask(&server.http, Some(&one), CART).await;
+    assert_eq!(count, 0);
+    assert!(began.elapsed() >= Duration::from_millis(100), "{:?}", began.elapsed());
+    // What can be answered is not held up.
+    assert_eq!(server.http.query(BROWSE, json!({})).await.status, 200);
+}
+
+#[tokio::test]
 async fn an_address_has_a_share_whoever_asks_and_pays_for_documents_that_are_refused() {
     let few = Some(Rate { per_second: 1, burst: 250 });
     let server =
