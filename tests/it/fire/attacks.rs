@@ -21,14 +21,17 @@ const DRIP: Duration = Duration::from_millis(430);
 const FRAGMENTS: usize = 24;
 /// Clients that throw bombs.
 const BOMBERS: usize = 4;
+/// Two attacks at once would be one.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 /// How soon a bomb is to be refused …
 const REFUSED_WITHIN: Duration = Duration::from_millis(50);
 /// … and what tens of thousands of them may leave behind: a part of what caches hold.
 const MORE_MEMORY: u64 = 32 << 20;
 
-async fn open(dir: &tempfile::TempDir) -> Instances {
+async fn open(dir: &tempfile::TempDir, args: &[&str]) -> Instances {
     let store = format!("embedded:{}", dir.path().join("data").display());
-    Instances::open(Setting::of(&store), 1).await
+    let args = args.iter().map(|&arg| arg.to_owned()).collect();
+    Instances::open(Setting { args, ..Setting::of(&store) }, 1).await
 }
 
 /// Visitors alone, and beside an attack.
@@ -66,15 +69,32 @@ fn bomb_request(number: usize) -> String {
     let body = json!({ "query": query }).to_string();
     format!(
         "POST /graphql HTTP/1.1\r\nhost: shop\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n{body}",
+         x-forwarded-for: 203.0.113.9\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
 }
 
+/// From an address that a proxy names, with the shares that every address has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fragment_bombs_do_not_go_off() {
+async fn fragment_bombs_from_one_address_do_not_go_off() {
+    let (before, during) = bombed("from one address", &["--proxies", "1"]).await;
+    if is_long() {
+        let p99 = |stretch: &Stretch| stretch.percentile(Kind::Browse, 99);
+        assert!(p99(&during) <= p99(&before) * 2, "others wait");
+    }
+}
+
+/// As many as the machine can take: those on the same machine have no share.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fragment_bombs_without_end_do_not_go_off() {
+    bombed("without end", &[]).await;
+}
+
+/// Visitors before and while bombs are thrown.
+async fn bombed(name: &str, args: &[&str]) -> (Stretch, Stretch) {
+    let _alone = ALONE.lock().await;
     let dir = tempfile::tempdir().unwrap();
-    let instances = open(&dir).await;
+    let instances = open(&dir, args).await;
     let address: std::net::SocketAddr =
         instances.server(0).base.trim_start_matches("http://").parse().unwrap();
     let memory = instances.server(0).memory();
@@ -82,46 +102,52 @@ async fn fragment_bombs_do_not_go_off() {
     let throw = async |bomber: usize| {
         let mut connection = Connection::open(address).await.unwrap();
         let (mut times, began) = (Vec::new(), Instant::now());
+        let mut limited = 0;
         while began.elapsed() < time {
             // Every one is new to the server.
-            let request = bomb_request(times.len() * BOMBERS + bomber);
+            let request = bomb_request((times.len() + limited) * BOMBERS + bomber);
             let sent = Instant::now();
-            let (_, body) = connection.send(request.as_bytes()).await.unwrap();
-            times.push(sent.elapsed());
+            let (status, body) = connection.send(request.as_bytes()).await.unwrap();
             let told = String::from_utf8_lossy(body);
-            assert!(told.contains("QUERY_TOO_COMPLEX"), "{told}");
+            if status == 429 {
+                limited += 1;
+            } else {
+                times.push(sent.elapsed());
+                assert!(told.contains("QUERY_TOO_COMPLEX"), "{told}");
+            }
         }
-        times
+        (times, limited)
     };
-    let (before, during, times) = beside(&instances, async || {
-        futures_util::future::join_all((0..BOMBERS).map(throw)).await.concat()
-    })
-    .await;
+    let (before, during, thrown) =
+        beside(&instances, async || futures_util::future::join_all((0..BOMBERS).map(throw)).await)
+            .await;
+    let (times, limited): (Vec<_>, Vec<usize>) = thrown.into_iter().unzip();
+    let times = times.concat();
     let more = format!(
-        "{} bombs, refused within {} (p99), {} at most; memory {} → {} MB",
+        "{} bombs looked at, {} sent away before; refused within {} (p99), {} at most; memory {} → {} MB",
         times.len(),
+        limited.iter().sum::<usize>(),
         millis(percentile(times.clone(), 99)),
         millis(percentile(times.clone(), 100)),
         memory >> 20,
         instances.server(0).memory() >> 20,
     );
-    print("fragment bombs", &before, &during, &more);
+    print(&format!("fragment bombs {name}"), &before, &during, &more);
     during.assert_no_errors(&["TIMEOUT"]);
     assert!(during.good() > 0 && !times.is_empty());
     if is_long() {
-        let p99 = |stretch: &Stretch| stretch.percentile(Kind::Browse, 99);
-        assert!(p99(&during) <= p99(&before) * 2, "others wait");
         assert!(percentile(times, 99) <= REFUSED_WITHIN, "refusals are slow");
         let grown = instances.server(0).memory().saturating_sub(memory);
         assert!(grown < MORE_MEMORY, "{grown} bytes of memory more");
     }
+    (before, during)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_clients_are_cut_off_and_hold_up_nobody() {
     rlimit::increase_nofile_limit(u64::MAX).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let instances = open(&dir).await;
+    let instances = open(&dir, &[]).await;
     let address = instances.server(0).base.trim_start_matches("http://").to_owned();
     let memory = instances.server(0).memory();
     let head = "POST /graphql HTTP/1.1\r\nhost: shop\r\ncontent-type: application/json\r\n\

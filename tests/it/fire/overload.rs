@@ -68,13 +68,15 @@ const LARGE_PAGE: &str = "query Large($name: String!, $zone: String!, $price: Pr
 /// Pages that nobody asked for just before.
 fn pages() -> Vec<String> {
     let mut random = Random(crate::support::seed());
-    let page = |_| {
+    let page = |number| {
         let min = 100 + random.below(PRODUCTS * 3 / 4);
-        let price = json!({ "min": format!("{min}.{:02}", random.below(100)) });
+        // No two are the same, and none comes again within half a second: answers would be kept.
+        let max = format!("{}.{:02}", 100_000 + number / 100, number % 100);
+        let price = json!({ "min": format!("{min}.{:02}", random.below(100)), "max": max });
         let variables = json!({ "name": CATEGORY, "zone": ZONE, "price": price });
         json!({ "query": LARGE_PAGE, "variables": variables }).to_string()
     };
-    (0..5_000).map(page).collect()
+    (0..by_version(5_000, 60_000)).map(page).collect()
 }
 
 fn flood(instances: &Instances, connections: usize, rate: Option<f64>) -> Flood {
