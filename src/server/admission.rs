@@ -79,6 +79,8 @@ struct Places {
     too_many: AtomicUsize,
     waiting: AtomicUsize,
     most_waiting: usize,
+    /// How many may wait while very many are sent away anyway.
+    few_waiting: usize,
 }
 
 /// A place that is taken, for as long as this is kept.
@@ -108,6 +110,7 @@ impl Places {
             too_many: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             most_waiting: limits.waiting,
+            few_waiting: limits.waiting.min(limits.in_work),
         }
     }
 
@@ -209,7 +212,13 @@ impl Admission {
             self.metrics.pressure().shed(kind);
             Error::Overloaded { wait: self.comeback.wait() }
         };
-        let _waiting = Waiting::begin(places).ok_or_else(shed)?;
+        // A long queue gets everybody in who comes in a burst. While it never gets shorter it only makes all
+        // of them late, and each costs more the longer it has waited: nothing of it is in a cache any more.
+        let may_wait = match kind {
+            Traffic::Browsing if self.comeback.is_late() => places.few_waiting,
+            _ => places.most_waiting,
+        };
+        let _waiting = Waiting::begin(places, may_wait).ok_or_else(shed)?;
         match timeout(WAIT_AT_MOST, places.free.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(taken(permit)),
             Ok(Err(_)) | Err(_) => Err(shed()),
@@ -221,9 +230,9 @@ impl Admission {
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
-    fn begin(places: &'a Places) -> Option<Self> {
+    fn begin(places: &'a Places, most: usize) -> Option<Self> {
         let waiting = Self(&places.waiting);
-        (places.waiting.fetch_add(1, Ordering::Relaxed) < places.most_waiting).then_some(waiting)
+        (places.waiting.fetch_add(1, Ordering::Relaxed) < most).then_some(waiting)
     }
 }
 
@@ -268,6 +277,35 @@ mod tests {
             admission.enter(Traffic::Browsing).await.unwrap(),
         ];
         assert!(admission.enter(Traffic::Buying).now_or_never().expect("a place").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_very_many_are_sent_away_few_who_browse_wait() {
+        const WAITING: usize = 1_000;
+        let limits = WorkLimits { in_work: 2, waiting: WAITING };
+        let admission = Admission::new(&limits, Arc::default());
+        let mut count = admission.comeback.begin();
+        let take = |kind| [(); 2].map(|()| admission.enter(kind).now_or_never().unwrap());
+        let _inside = [take(Traffic::Browsing), take(Traffic::Buying)];
+        // Those who wait when so many have come; the others are sent away.
+        let waiting = |kind| {
+            let come = |_| {
+                let mut one = Box::pin(admission.enter(kind));
+                one.as_mut().now_or_never().is_none().then_some(one)
+            };
+            (0..WAITING * 2).filter_map(come).collect::<Vec<_>>()
+        };
+        assert_eq!(waiting(Traffic::Browsing).len(), WAITING);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        admission.comeback.adjust(&mut count);
+        assert_eq!(waiting(Traffic::Browsing).len(), limits.in_work);
+        assert_eq!(waiting(Traffic::Buying).len(), WAITING);
+        // Nobody has been sent away for long enough.
+        for _ in 0..60 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            admission.comeback.adjust(&mut count);
+        }
+        assert_eq!(waiting(Traffic::Browsing).len(), WAITING);
     }
 
     #[tokio::test(start_paused = true)]

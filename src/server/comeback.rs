@@ -41,6 +41,11 @@ impl Comeback {
         Duration::from_millis(half + ((half * part) >> 16))
     }
 
+    /// Whether so many are sent away that they are told to come back later than at other times.
+    pub(super) fn is_late(&self) -> bool {
+        self.latest.load(Ordering::Relaxed) > millis(SHORTEST)
+    }
+
     /// Begins to count those who are sent away.
     pub(super) fn begin(&self) -> Count {
         Count { since: Instant::now(), before: self.sent_away.load(Ordering::Relaxed) }
@@ -97,12 +102,15 @@ mod tests {
         let comeback = Comeback::new();
         let mut count = comeback.begin();
         assert_eq!(after(&comeback, &mut count, 3, 100).await, SHORTEST);
+        assert!(!comeback.is_late());
         assert_eq!(after(&comeback, &mut count, 1, 2_000).await, 2 * SHORTEST);
         // It waits to see what that brings.
         assert_eq!(after(&comeback, &mut count, 1, 2_000).await, 2 * SHORTEST);
         assert_eq!(after(&comeback, &mut count, 60, 2_000).await, LONGEST);
         assert_eq!(after(&comeback, &mut count, 60, 100).await, LONGEST);
+        assert!(comeback.is_late());
         assert_eq!(after(&comeback, &mut count, 60, 10).await, SHORTEST);
+        assert!(!comeback.is_late());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::record::{Kind, Stretch, millis, percentile};
 use super::shop::{CATEGORY, Instances, PRODUCTS, Setting, ZONE};
 use super::{by_version, is_long, stretch};
 use crate::support::Random;
+use crate::support::process::cpu_of;
 
 /// Connections that bring the shop to its peak …
 const AT_PEAK: usize = 64;
@@ -84,20 +85,46 @@ fn flood(instances: &Instances, connections: usize, rate: Option<f64>) -> Flood 
     Flood { address, bodies: pages(), connections, rate, reconnects: false }
 }
 
+/// How busy the server and its clients are, of a core each.
+struct Busy {
+    server: f64,
+    clients: f64,
+}
+
+impl Busy {
+    fn at(instances: &Instances) -> [Duration; 2] {
+        [instances.server(0).cpu(), cpu_of(std::process::id())]
+    }
+
+    fn between(before: [Duration; 2], after: [Duration; 2], time: Duration) -> Self {
+        let [server, clients] =
+            [0, 1].map(|which| (after[which] - before[which]).as_secs_f64() / time.as_secs_f64());
+        Self { server, clients }
+    }
+}
+
+impl Display for Busy {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { server, clients } = self;
+        write!(f, "server {server:.2} and clients {clients:.2} of a core")
+    }
+}
+
 /// Buyers for a time, perhaps beside a flood.
 async fn buy(
     instances: &Instances,
     books: &mut Books,
     time: Duration,
     flood: Option<Flood>,
-) -> (Stretch, Flooded, Harm) {
+) -> (Stretch, Flooded, Harm, Busy) {
     let load = Load::start(instances.front(), BUYERS, "FIRE-000", crate::support::seed());
     let flood = flood.map(Flood::begin);
     // The first requests make connections, caches and the queue.
     tokio::time::sleep(time / 10).await;
-    let began = Instant::now();
+    let (began, worked) = (Instant::now(), Busy::at(instances));
     tokio::time::sleep(time).await;
     let over = Instant::now();
+    let busy = Busy::between(worked, Busy::at(instances), over - began);
     let flooded = match flood {
         Some(flood) => tokio::task::spawn_blocking(|| flood.end()).await.unwrap(),
         None => Flooded::default(),
@@ -105,7 +132,7 @@ async fn buy(
     let shared = load.end().await;
     let purchases = std::mem::take(&mut *shared.purchases.lock().unwrap());
     let harm = books.audit(&shared.front, &purchases).await;
-    (shared.record.between(began, over), flooded, harm)
+    (shared.record.between(began, over), flooded, harm, busy)
 }
 
 /// What the shop can do: good answers a second.
@@ -114,24 +141,28 @@ struct Peak {
     /// Those to buyers among them.
     all: f64,
     checkout: Duration,
+    busy: Busy,
 }
 
 impl Display for Peak {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { pages, all, checkout } = self;
+        let Self { pages, all, checkout, busy } = self;
         let (buyers, checkout) = (all - pages, millis(*checkout));
-        write!(f, "{pages:.0} pages/s and {buyers:.0} answers/s to buyers (checkout {checkout})")
+        write!(
+            f,
+            "{pages:.0} pages/s and {buyers:.0} answers/s to buyers (checkout {checkout}; {busy})"
+        )
     }
 }
 
 /// Brings the shop to its peak, with the buyers that are there during the flood, too.
 async fn peak(instances: &Instances, books: &mut Books) -> Peak {
     let crowd = flood(instances, by_version(8, AT_PEAK), None);
-    let (buyers, pages, harm) = buy(instances, books, stretch(1.0, 10.0), Some(crowd)).await;
+    let (buyers, pages, harm, busy) = buy(instances, books, stretch(1.0, 10.0), Some(crowd)).await;
     assert_eq!(harm, Harm::default());
     assert_eq!((pages.shed.len(), pages.other.len()), (0, 0), "{:?}", pages.other);
     let (pages, checkout) = (pages.good_per_second(), buyers.percentile(Kind::Checkout, 95));
-    Peak { pages, all: pages + buyers.per_second(), checkout }
+    Peak { pages, all: pages + buyers.per_second(), checkout, busy }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -156,7 +187,7 @@ async fn flooded(reconnects: bool) {
     let instances = Instances::open(Setting { args, core, ..Setting::of(&store) }, 1).await;
     let mut books = Books::default();
 
-    let (alone, _, harm) = buy(&instances, &mut books, stretch(1.0, 10.0), None).await;
+    let (alone, _, harm, _) = buy(&instances, &mut books, stretch(1.0, 10.0), None).await;
     assert_eq!(harm, Harm::default());
     let before = peak(&instances, &mut books).await;
 
@@ -164,7 +195,7 @@ async fn flooded(reconnects: bool) {
     let flood = flood(&instances, by_version(TOO_MANY_FOR_FEW, TOO_MANY), Some(rate));
     let flood = Flood { reconnects, ..flood };
     let memory = instances.server(0).memory();
-    let (beside, flooded, harm) =
+    let (beside, flooded, harm, busy) =
         buy(&instances, &mut books, stretch(3.0, 60.0), Some(flood)).await;
     let memory = (memory, instances.server(0).peak_memory());
     let after = peak(&instances, &mut books).await;
@@ -176,7 +207,7 @@ async fn flooded(reconnects: bool) {
     println!("peak, with the buyers: {before} before it, {after} after it");
     println!(
         "asked for {:.0}/s: {:.0} good pages/s and {:.0} good answers/s to buyers, {} sent away (p95 {}), \
-         p95 of a page {}, others {:?}",
+         p95 of a page {}, others {:?}; {busy}",
         flooded.sent_per_second(),
         flooded.good_per_second(),
         beside.per_second(),

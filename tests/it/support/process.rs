@@ -136,11 +136,25 @@ impl ServerProcess {
         self.status("VmHWM:")
     }
 
+    /// How long its threads have worked so far, to a hundredth of a second.
+    pub fn cpu(&self) -> std::time::Duration {
+        cpu_of(self.pid())
+    }
+
     fn status(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
     }
+}
+
+/// How long the threads of a process have worked so far. The system counts in hundredths of a second.
+pub fn cpu_of(pid: u32) -> std::time::Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // User and system time, counted after the name, which may have any characters.
+    let after_name = stat.rsplit_once(')').unwrap().1;
+    let ticks = after_name.split_whitespace().skip(11).take(2).map(|n| n.parse::<u64>().unwrap());
+    std::time::Duration::from_millis(ticks.sum::<u64>() * 10)
 }
 
 impl Drop for ServerProcess {
