@@ -22,7 +22,6 @@ use super::connection::{Phase, Phases, Timed};
 use super::seats::{Full, Seat, Seats};
 use super::wire::ComeBackAfter;
 use crate::app::App;
-use crate::config::ConnectionLimits;
 use crate::crew::{Crew, Hands};
 use crate::wakes::at_once;
 
@@ -92,6 +91,8 @@ pub async fn serve(
         () = app.admission.keep(&crew) => {}
         () = crew.keep_door(door) => {}
     }
+    // Changes whose clients have left come to their end, too.
+    app.admission.idle().await;
     crew.end().await;
 }
 
@@ -107,7 +108,7 @@ async fn see_through(
     let seats = Seats::new(limits.all, limits.per_address);
     let door = Door {
         service: TowerToHyperService::new(router),
-        builder: builder(limits, hands.clone()),
+        builder: builder(hands.clone()),
         hands,
         graceful: GracefulShutdown::new(),
         seats: seats.clone(),
@@ -128,12 +129,12 @@ async fn see_through(
     tokio::join!(see_out, app.sockets.close());
 }
 
-fn builder(limits: &ConnectionLimits, hands: Hands) -> Builder<Hands> {
+fn builder(hands: Hands) -> Builder<Hands> {
     let mut builder = Builder::new(hands);
     builder
         .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.quiet_within)
+        // [`Timed`] minds the time.
+        .header_read_timeout(None)
         .max_buf_size(HEAD_BYTES);
     builder
         .http2()
@@ -309,7 +310,11 @@ impl hyper::service::Service<Request<Incoming>> for Handler {
             let _under_way = under_way;
             let mut response = answer.await?;
             if let Some(until) = patience.until(&response) {
-                sleep_until(until).await;
+                // Whoever is to go elsewhere is told so now.
+                tokio::select! {
+                    () = sleep_until(until) => {}
+                    () = app.stopped() => {}
+                }
             }
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 phases.set(Phase::HandedOver);

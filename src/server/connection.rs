@@ -1,9 +1,10 @@
 //! One TCP connection: what a client may keep waiting, and for how long.
 //!
 //! The HTTP library bounds the time until a request's head is there, but counts the quiet time
-//! between two requests as part of it, and does not bound the time that a client takes to read an
-//! answer. Here a client that has begun to speak has little time to finish a head, may be quiet
-//! between two requests for much longer, and must go on reading what is written to it.
+//! between two requests as part of it, waits for ever for the first byte, and does not bound the time
+//! that a client takes to read an answer. Here a client that has begun to speak has little time to
+//! finish a head, may be quiet before and between requests for much longer, and must go on reading what
+//! is written to it.
 //!
 //! A connection that is closed while the client still speaks is reset, and the client loses the answer
 //! that tells it why. So what it says after the end is read for a moment, and thrown away.
@@ -32,7 +33,7 @@ const SCRAP: usize = 4 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Phase {
-    /// Nothing has been said since the last answer.
+    /// Nothing has been asked yet, or since the last answer.
     Quiet,
     /// A request is being worked on; whoever does that minds the time.
     Work,
@@ -64,6 +65,9 @@ impl Phases {
 
     /// Goes over to a phase. A connection that is shared or handed over stays so.
     pub(super) fn set(&self, phase: Phase) {
+        if phase == Phase::Work {
+            self.0.begun.fetch_add(1, Ordering::Relaxed);
+        }
         if self.is(Phase::Quiet) || self.is(Phase::Work) {
             self.0.phase.store(phase as u8, Ordering::Relaxed);
         }
@@ -103,9 +107,9 @@ pub(super) struct Timed {
     phases: Phases,
     /// Runs while a head has begun and is not there.
     head: Timer,
-    /// Runs while a shared connection is not used for anything …
+    /// Runs while nothing is said, and while a shared connection is not used for anything.
     quiet: Timer,
-    /// … and the requests that had begun when that was last looked at.
+    /// Requests that had begun when that was last looked at.
     begun: usize,
     /// Runs while the client takes nothing.
     taking: Timer,
@@ -120,6 +124,11 @@ impl Timed {
         let (head, taking) = (Timer::new(limits.head_within), Timer::new(limits.take_within));
         let (quiet, lingering) = (Timer::new(limits.quiet_within), Timer::new(LINGER));
         Self { stream, phases, head, quiet, begun: 0, taking, lingering, left: LINGER_BYTES }
+    }
+
+    /// Whether it is for the client to say something.
+    fn may_be_quiet(&self) -> bool {
+        self.phases.is(Phase::Quiet) || self.phases.is(Phase::Shared)
     }
 
     /// Ready when the client has hung up, too, or was given time enough for it.
@@ -173,31 +182,31 @@ impl AsyncRead for Timed {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
-        if this.phases.is(Phase::Shared) {
+        let is_used = this.phases.is_used(&mut this.begun);
+        if is_used || !this.phases.is(Phase::Quiet) {
+            // A head has become a request, which may have been answered already.
             this.head.stop();
-            if this.phases.is_used(&mut this.begun) {
-                this.quiet.stop();
-            }
-            if read.is_pending() {
-                // Signs of life, and pieces of a head, do not make it less quiet.
-                ready!(this.quiet.poll(cx));
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "it is not used")));
-            }
-            return read;
         }
-        if !this.phases.is(Phase::Quiet) {
-            this.head.stop();
-            return read;
+        if is_used || !this.may_be_quiet() {
+            this.quiet.stop();
         }
         match read {
             // The first bytes of a head, or more of it: the time goes on from the first.
             Poll::Ready(Ok(())) if buffer.filled().len() > before => {
-                this.head.start();
+                if this.phases.is(Phase::Quiet) {
+                    this.quiet.stop();
+                    this.head.start();
+                }
                 Poll::Ready(Ok(()))
             }
             Poll::Pending if this.head.is_running() => {
                 ready!(this.head.poll(cx));
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "a head takes too long")))
+            }
+            // On one that is shared, signs of life and pieces of a head do not make it less quiet.
+            Poll::Pending if this.may_be_quiet() => {
+                ready!(this.quiet.poll(cx));
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "it is not used")))
             }
             read => read,
         }
@@ -241,18 +250,17 @@ impl AsyncWrite for Timed {
     }
 }
 
-/// A time-out that is rarely waited for: until it is, it costs a look at the clock.
+/// A time-out that is rarely waited for to its end. The runtime is told of it once in each such time: where
+/// it is begun anew meanwhile, that is seen when the first one is over.
 struct Timer {
     after: Duration,
     since: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Whether `sleep` ends `after` this `since`.
-    is_set: bool,
 }
 
 impl Timer {
     fn new(after: Duration) -> Self {
-        Self { after, since: None, sleep: None, is_set: false }
+        Self { after, since: None, sleep: None }
     }
 
     fn is_running(&self) -> bool {
@@ -263,7 +271,6 @@ impl Timer {
     fn start(&mut self) {
         if self.since.is_none() {
             self.since = Some(Instant::now());
-            self.is_set = false;
         }
     }
 
@@ -276,10 +283,12 @@ impl Timer {
         self.start();
         let until = self.since.unwrap_or_else(Instant::now) + self.after;
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(until)));
-        if !self.is_set {
+        loop {
+            ready!(sleep.as_mut().poll(cx));
+            if sleep.deadline() >= until {
+                return Poll::Ready(());
+            }
             sleep.as_mut().reset(until);
-            self.is_set = true;
         }
-        sleep.as_mut().poll(cx)
     }
 }
