@@ -50,6 +50,7 @@ pub mod input;
 pub mod inventory;
 mod locks;
 pub mod money;
+mod network;
 pub mod orders;
 pub mod owner;
 pub mod page;

@@ -20,6 +20,7 @@ use self::shared::{Due, keep};
 use crate::cache::Tiers;
 use crate::digest::digest_of;
 use crate::error::Error;
+use crate::network::network;
 
 /// Buckets of one kind that are remembered. One that is forgotten is full again, and those that are
 /// used most are not forgotten.
@@ -85,9 +86,11 @@ impl Rates {
         }
     }
 
-    /// The address that counts for a client's.
+    /// What counts for a client's address.
     fn counted(&self, address: Option<IpAddr>) -> Option<IpAddr> {
-        address.filter(|address| self.limits_loopback || !address.to_canonical().is_loopback())
+        let limits =
+            |address: &IpAddr| self.limits_loopback || !address.to_canonical().is_loopback();
+        address.filter(limits).map(network)
     }
 
     /// Takes an operation's cost out of the caller's bucket and its address's. An operation that is
@@ -286,6 +289,20 @@ mod tests {
         rates.take(Some(other), address, 50).unwrap();
         assert!(rates.take(Some(other), address, 1).is_err(), "the address has given all");
         assert!(rates.take(None, address, 1).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_addresses_of_a_network_are_one_client() {
+        let rates = rates(&of(Rate { per_second: 1, burst: 100 }));
+        let take = |text: &str| rates.take_from_address(text.parse().ok(), 100);
+        take("2001:db8:1:2::1").unwrap();
+        assert!(take("2001:db8:1:2:ffff::2").is_err());
+        take("2001:db8:1:3::1").unwrap();
+        // However it is written.
+        take("10.0.0.1").unwrap();
+        assert!(take("::ffff:10.0.0.1").is_err());
+        rates.charge_address("2001:db8:1:4::1".parse().ok(), 100);
+        assert!(take("2001:db8:1:4::2").is_err());
     }
 
     #[tokio::test(start_paused = true)]
