@@ -1,6 +1,5 @@
 //! Wires store, services and schema together.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use crate::orders::OrderService;
 use crate::page::CursorKey;
 use crate::rate::Rates;
 use crate::root_key::{self, RootKey};
-use crate::server::{Admission, Documents, Identity, Responses, Sockets, Till};
+use crate::server::{Admission, Arriving, Documents, Health, Identity, Responses, Sockets, Till};
 use crate::sessions::SessionService;
 use crate::storage::{Store, StoreError};
 use crate::telemetry::Metrics;
@@ -122,7 +121,9 @@ pub struct App {
     pub(crate) sockets: Sockets,
     pub(crate) admission: Admission,
     pub(crate) till: Till,
-    is_stopping: AtomicBool,
+    pub(crate) arriving: Arriving,
+    pub(crate) health: Health,
+    is_stopping: watch::Sender<bool>,
     began: Instant,
     is_open: watch::Sender<bool>,
     shop: OnceLock<Arc<Shop>>,
@@ -139,7 +140,9 @@ impl App {
             sockets: Sockets::new(&config.limits.sockets, metrics.clone()),
             admission: Admission::new(&config.limits.work, metrics.clone()),
             till: Till::default(),
-            is_stopping: AtomicBool::new(false),
+            arriving: Arriving::default(),
+            health: Health::default(),
+            is_stopping: watch::Sender::new(false),
             began: Instant::now(),
             is_open: watch::Sender::new(false),
             metrics,
@@ -168,12 +171,18 @@ impl App {
 
     /// From now on it is not ready any more, and clients are told to go elsewhere.
     pub(crate) fn stop(&self) {
-        self.is_stopping.store(true, Ordering::Relaxed);
+        self.is_stopping.send_replace(true);
     }
 
     /// Whether it is about to end.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::Relaxed)
+        *self.is_stopping.borrow()
+    }
+
+    /// Waits until it is.
+    pub(crate) async fn stopped(&self) {
+        // It is asked by who has it, so what tells is there.
+        let _ = self.is_stopping.subscribe().wait_for(|is_stopping| *is_stopping).await;
     }
 
     /// Whether a browser gets GraphiQL. Where only trusted documents are executed and the schema is

@@ -41,6 +41,14 @@ pub struct Caller {
     pub origin: Origin,
 }
 
+impl Caller {
+    /// Somebody of whom only the address is known.
+    pub(crate) fn nobody(address: Option<IpAddr>) -> Self {
+        let origin = Origin { address, user_agent: None };
+        Self { viewer: Viewer::Anonymous, session: None, origin }
+    }
+}
+
 /// Where a request comes from.
 #[derive(Debug, Clone, Default)]
 pub struct Origin {

@@ -180,6 +180,16 @@ impl Admission {
         }
     }
 
+    /// Waits until nothing is in work, also of what goes on for clients that have left. Nobody may come any
+    /// more.
+    pub(crate) async fn idle(&self) {
+        for places in [&self.buying, &self.browsing] {
+            let all = u32::try_from(places.now.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+            // They are never closed.
+            let _ = places.free.acquire_many(all).await;
+        }
+    }
+
     /// Whether the process has been short of time for a moment, and others than buyers kept coming:
     /// buyers alone gain nothing by going out of each other's way.
     pub(crate) fn is_crowded(&self) -> bool {
@@ -190,6 +200,11 @@ impl Admission {
     /// Notes a request that is no buyer's, or is answered before that is known.
     pub(crate) fn note_other(&self) {
         self.others.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What somebody is told for whom there is no room.
+    pub(crate) fn sent_away(&self) -> Error {
+        Error::Overloaded { wait: self.comeback.wait() }
     }
 
     /// Waits for a place; it is free again when what is returned is dropped.
@@ -210,7 +225,7 @@ impl Admission {
         }
         let shed = || {
             self.metrics.pressure().shed(kind);
-            Error::Overloaded { wait: self.comeback.wait() }
+            self.sent_away()
         };
         // A long queue gets everybody in who comes in a burst. While it never gets shorter it only makes all
         // of them late, and each costs more the longer it has waited: nothing of it is in a cache any more.

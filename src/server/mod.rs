@@ -2,6 +2,7 @@
 
 mod accept;
 mod admission;
+mod body;
 mod caller;
 mod comeback;
 mod connection;
@@ -38,7 +39,9 @@ use axum::routing::{get, post};
 pub use accept::{listen, serve};
 pub(crate) use admission::Admission;
 pub use admission::WorkLimits;
+pub(crate) use body::Arriving;
 pub(crate) use document::Documents;
+pub(crate) use health::Health;
 pub(crate) use identity::check_file as check_jwks_file;
 pub use identity::{Identity, Known, Role, sign_token};
 pub(crate) use responses::Responses;

@@ -81,7 +81,13 @@ pub(super) async fn admit(
         };
         let operation = document.operation(request.operation_name.as_deref())?;
         let place = app.admission.enter(operation.traffic).await.map_err(Refusal::Request)?;
-        let caller = caller.await.map_err(Refusal::Request)?;
+        let caller = match caller.await {
+            // Whether its session has ended cannot be found out now; what it asks for is everybody's.
+            Err(Error::Unavailable | Error::Timeout) if operation.is_public => {
+                Caller::nobody(address)
+            }
+            caller => caller.map_err(Refusal::Request)?,
+        };
         let mut variables = request.variables.unwrap_or_default();
         let limits = &app.config.limits;
         let (flat, cost) = document.prepare(operation, &app.graph, &mut variables, limits)?;
@@ -242,6 +248,10 @@ impl Manner<'_> {
         // They come as they happened; a client reads them in the order of its query.
         response.errors.sort_by_key(|e| e.locations.first().map(|at| (at.line, at.column)));
         response.errors.iter_mut().for_each(give_code);
+        if response.errors.iter().any(|error| code_of(error) == Some("RATE_LIMITED")) {
+            // By a category: what is limited as a whole is not executed.
+            self.app.metrics.pressure().limited();
+        }
         response
     }
 

@@ -15,7 +15,7 @@ use rust_decimal::Decimal;
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::pipeline::read_body;
+use super::body::read_body;
 use super::wire::Object;
 use crate::app::App;
 use crate::checkout::service::{PaymentKind, PaymentNotice, PaymentOutcome};
@@ -65,7 +65,7 @@ pub(super) async fn hook(State(app): State<Arc<App>>, request: Request) -> Respo
         return refuse(StatusCode::NOT_FOUND, "NOT_CONFIGURED", message);
     };
     let (parts, body) = request.into_parts();
-    let reading = read_body(&parts.headers, body, MAX_BODY);
+    let reading = read_body(&app, &parts.headers, body, MAX_BODY);
     let body = match tokio::time::timeout(app.config.limits.deadline, reading).await {
         Ok(Ok(body)) => body,
         Ok(Err((status, error))) => {

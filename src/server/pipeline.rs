@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_graphql::parser::types::OperationType;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{ACCEPT, ALLOW, AUTHORIZATION, CONTENT_LENGTH};
+use axum::http::header::{ACCEPT, ALLOW, AUTHORIZATION};
 use axum::http::{Extensions, HeaderMap, HeaderValue, Request, StatusCode};
 use axum::response::Response;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::Instant;
 
+use super::body::read_body;
 use super::caller::{address, identify, origin};
 use super::document::Refusal;
 use super::identity::{authorization, bearer_of};
-use super::operation::{Admitted, Asked, admit, execute};
+use super::operation::{Admitted, Asked, REQUEST_COST, admit, execute, limited};
 use super::responses::{Kept, RawRequest, Way};
 use super::wire::{self, GraphRequest, Media, is_json};
 use super::{graphiql, websocket};
@@ -44,7 +44,7 @@ pub(super) async fn post(State(app): State<Arc<App>>, request: Request<Body>) ->
             let error = Error::BadUserInput("Send application/json.".to_owned());
             return wire::with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, media, &error);
         }
-        let body = match read_body(&parts.headers, body, app.config.limits.body_bytes).await {
+        let body = match read_body(&app, &parts.headers, body, app.config.limits.body_bytes).await {
             Ok(body) => body,
             Err((status, error)) => return wire::with_status(status, media, &error),
         };
@@ -121,7 +121,17 @@ async fn answer(
     match parse() {
         // Its state is large, and what is at hand needs none of it.
         Ok(request) => Box::pin(work(app, coming, raw, (asked, deadline), request)).await,
-        Err(error) => wire::failed(raw.media, &error),
+        // To find out that it is none takes as much as a small one.
+        Err(error) => {
+            let taken = app.shop().map_or(Ok(()), |shop| {
+                let from = address(app, headers, extensions);
+                shop.rates.take_from_address(from, REQUEST_COST)
+            });
+            match taken {
+                Ok(()) => wire::failed(raw.media, &error),
+                Err(error) => wire::refused(raw.media, &limited(app, error)),
+            }
+        }
     }
 }
 
@@ -206,30 +216,6 @@ fn named(mut response: Response, id: &str) -> Response {
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response
-}
-
-/// Reads a body up to the limit, whether its length was announced or not.
-pub(super) async fn read_body(
-    headers: &HeaderMap,
-    body: Body,
-    limit: usize,
-) -> Result<Bytes, (StatusCode, Error)> {
-    let too_large = || {
-        let message = format!("The body has more than {limit} bytes.");
-        (StatusCode::PAYLOAD_TOO_LARGE, Error::BadUserInput(message))
-    };
-    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|length: usize| length > limit) {
-        return Err(too_large());
-    }
-    match Limited::new(body, limit).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(_) => {
-            let message = "The body could not be read.".to_owned();
-            Err((StatusCode::BAD_REQUEST, Error::BadUserInput(message)))
-        }
-    }
 }
 
 fn request_from_query(query: &str) -> Result<GraphRequest, Error> {

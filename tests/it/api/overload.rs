@@ -1,5 +1,7 @@
 //! More than the shop can do, and more than one client may ask for.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -8,6 +10,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use vitrina::config::{CacheConfig, Config};
+use vitrina::owner::Owner;
 use vitrina::rate::{Rate, RateLimits};
 use vitrina::server::{Role, WorkLimits};
 
@@ -115,9 +118,9 @@ async fn no_work_goes_on_for_a_client_that_has_left() {
     assert_eq!(metric(&server.http, "vitrina_requests_in_work").await, 1, "only this one");
 }
 
-/// A change that has begun comes to its end, and until then nobody else has its place.
-#[tokio::test]
-async fn what_is_finished_for_a_client_that_has_left_keeps_its_place() {
+/// A shop with one place for each kind, whose checkouts are held up in the middle, and a buyer who has begun
+/// one and left.
+async fn left_in_the_middle() -> (TestServer, Arc<Gate>, Shopper) {
     let mut store = TestStore::embedded().await;
     let gate = Gate::new(store.store.clone());
     store.store = gate.clone();
@@ -143,6 +146,13 @@ async fn what_is_finished_for_a_client_that_has_left_keeps_its_place() {
         metric(&server.http, "vitrina_requests_in_work").await == 1
     })
     .await;
+    (server, gate, buyer)
+}
+
+/// A change that has begun comes to its end, and until then nobody else has its place.
+#[tokio::test]
+async fn what_is_finished_for_a_client_that_has_left_keeps_its_place() {
+    let (server, gate, buyer) = left_in_the_middle().await;
     let viewer = async || server.http.query("{ viewer { id } }", json!({})).await.status;
     assert_eq!(viewer().await, 503, "its place is taken");
     gate.open(true);
@@ -152,6 +162,30 @@ async fn what_is_finished_for_a_client_that_has_left_keeps_its_place() {
         orders["orders"]["nodes"] == json!([{ "status": "CREATED" }])
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_finishes_what_was_begun_by_clients_that_have_left() {
+    let (mut server, gate, _) = left_in_the_middle().await;
+    let owner = Owner::User("buyer".into());
+    let is_ordered = async |server: &TestServer| {
+        let store = server.opened();
+        match store.checkout(&owner, "k").await.unwrap() {
+            Some(checkout) => store.order(checkout.order.id).await.unwrap().is_some(),
+            None => false,
+        }
+    };
+    assert!(!is_ordered(&server).await);
+    server.stop();
+    // With nobody inside it would have ended by then.
+    let stopped = async |server: &TestServer| {
+        until("it has stopped", async || server.has_stopped()).await;
+    };
+    let too_soon = tokio::time::timeout(Duration::from_secs(4), stopped(&server)).await;
+    assert!(too_soon.is_err(), "it did not wait");
+    gate.open(true);
+    stopped(&server).await;
+    assert!(is_ordered(&server).await);
 }
 
 fn limited(change: impl FnOnce(&mut RateLimits)) -> impl FnOnce(&mut Config) {
@@ -348,6 +382,49 @@ async fn a_full_redis_is_not_given_up_for_shares_that_it_cannot_keep() {
 }
 
 #[tokio::test]
+async fn requests_that_are_none_take_from_the_share_of_an_address_too() {
+    let few = Some(Rate { per_second: 1, burst: 60 });
+    let server =
+        TestServer::start_on(TestStore::embedded().await, limited(|r| r.address = few)).await;
+    let mut codes = Vec::new();
+    for _ in 0..100 {
+        let request = Request::post("/graphql").header("content-type", "application/json");
+        let answer = server.http.send(request.body(Body::from("{")).unwrap()).await.unwrap();
+        codes.push(answer.code());
+        if answer.status == 429 {
+            break;
+        }
+    }
+    assert_eq!(codes.pop().as_deref(), Some("RATE_LIMITED"));
+    assert!(!codes.is_empty() && codes.iter().all(|code| code == "BAD_USER_INPUT"), "{codes:?}");
+}
+
+/// Whether a session has ended cannot be found out; what is everybody's is told all the same.
+#[tokio::test]
+async fn a_guest_sees_the_catalogue_while_sessions_cannot_be_read() {
+    let mut store = TestStore::embedded().await;
+    let gate = Gate::new(store.store.clone());
+    store.store = gate.clone();
+    let server = TestServer::start_on(store, |config| config.cache = CacheConfig::Off).await;
+    sell(&server.http, &[product("A", "Книги", "10")]).await;
+    let guest = Shopper::guest(&server).await;
+    gate.loses_sessions.store(true, Ordering::SeqCst);
+    let card = "{ product(id: \"A\") { name } }";
+    assert_eq!(guest.data(card, json!({})).await["product"]["name"], "Товар A");
+    for own in ["{ viewer { kind } }", CART, "{ viewer { kind } product(id: \"A\") { name } }"] {
+        assert_eq!(
+            server.http.query_as(&guest.token, own, json!({})).await.code(),
+            "UNAVAILABLE",
+            "{own}"
+        );
+    }
+    let forged = server.http.query_as("vs1.forged", card, json!({})).await;
+    assert_eq!(forged.code(), "UNAUTHENTICATED");
+    gate.loses_sessions.store(false, Ordering::SeqCst);
+    assert_eq!(guest.data("{ viewer { kind } }", json!({})).await["viewer"]["kind"], "GUEST");
+}
+
+#[tokio::test]
 async fn there_are_so_many_connections_and_the_next_is_told_to_come_back() {
     let server = TestServer::start_on(TestStore::embedded().await, |config| {
         config.limits.connections.all = 2;
@@ -376,6 +453,9 @@ async fn who_dawdles_is_cut_off_and_who_is_quiet_is_not() {
     })
     .await;
     let mut quiet = TcpStream::connect(server.address).await.unwrap();
+    // One that was answered at once, and then says nothing, is not taken for one that is slow.
+    let mut answered = TcpStream::connect(server.address).await.unwrap();
+    ask_whether_it_lives(&mut answered).await;
     let mut told = Vec::new();
     for slow in ["GET /health/live HT", "GET /health/live HTTP/1.1\r\nhost: a\r\nx: "] {
         let mut client = TcpStream::connect(server.address).await.unwrap();
@@ -392,15 +472,21 @@ async fn who_dawdles_is_cut_off_and_who_is_quiet_is_not() {
     client.read_to_end(&mut told).await.unwrap();
     let told = String::from_utf8_lossy(&told).into_owned();
     assert!(told.contains("504") && told.contains("TIMEOUT"), "{told}");
-    // This one has said nothing all the while.
-    for _ in 0..2 {
-        quiet.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
-        let mut answer = [0; 15];
-        quiet.read_exact(&mut answer).await.unwrap();
-        assert_eq!(&answer, b"HTTP/1.1 200 OK");
-        let mut rest = [0; 4_096];
-        assert!(quiet.read(&mut rest).await.unwrap() > 0);
+    // These have said nothing all the while.
+    for client in [&mut quiet, &mut answered] {
+        for _ in 0..2 {
+            ask_whether_it_lives(client).await;
+        }
     }
+}
+
+async fn ask_whether_it_lives(client: &mut TcpStream) {
+    client.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    let mut answer = [0; 15];
+    client.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    let mut rest = [0; 4_096];
+    assert!(client.read(&mut rest).await.unwrap() > 0);
 }
 
 #[tokio::test]
@@ -440,11 +526,14 @@ async fn connections_that_nobody_uses_are_closed() {
     // A client of HTTP/2 that answers when it is asked for a sign of life …
     let http = HttpClient::of_http2(&format!("http://{}", server.address));
     assert_eq!(http.query("{ __typename }", json!({})).await.status, 200);
-    // … and one of HTTP/1 that stays after its answer.
+    // … one of HTTP/1 that stays after its answer …
     let mut alone = TcpStream::connect(server.address).await.unwrap();
-    alone.write_all(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
-    assert!(alone.read(&mut [0; 1_024]).await.unwrap() > 0);
+    ask_whether_it_lives(&mut alone).await;
+    // … and one that never says a word.
+    let silent = TcpStream::connect(server.address).await.unwrap();
     // There is the one that asks for this.
     until("they are closed", async || connections().await == 1).await;
-    assert_eq!(alone.read(&mut [0; 1_024]).await.unwrap(), 0);
+    for mut closed in [alone, silent] {
+        assert_eq!(closed.read(&mut [0; 1_024]).await.unwrap(), 0);
+    }
 }

@@ -36,6 +36,8 @@ pub struct Gate {
     inner: Arc<dyn Store>,
     /// Whether reads of the rows of a category are held up, too.
     pub holds_rows: AtomicBool,
+    /// Whether sessions cannot be read.
+    pub loses_sessions: AtomicBool,
     is_open: watch::Sender<bool>,
     reads: AtomicUsize,
     waiting: AtomicUsize,
@@ -45,7 +47,8 @@ impl Gate {
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         let (reads, waiting) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (is_open, holds_rows) = (watch::Sender::new(true), AtomicBool::new(false));
-        Arc::new(Self { inner, holds_rows, is_open, reads, waiting })
+        let loses_sessions = AtomicBool::new(false);
+        Arc::new(Self { inner, holds_rows, loses_sessions, is_open, reads, waiting })
     }
 
     /// Whether reads come back.
@@ -186,11 +189,17 @@ forwarded_stock!(Gate by inner {
 });
 
 forwarded!(SessionStore for Gate by inner {
-    fn session(a: Uuid) -> Option<Session>;
     fn put_session(a: &Session) -> ();
     fn end_session(a: &Session) -> ();
     fn sessions_of(a: &str, b: usize) -> Vec<Uuid>;
-} and {});
+} and {
+    async fn session(&self, id: Uuid) -> Result<Option<Session>, StoreError> {
+        if self.loses_sessions.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable { call: "session", cause: "a test".to_owned() });
+        }
+        self.inner.session(id).await
+    }
+});
 
 forwarded!(CartStore for Gate by inner {
     fn cart_log(a: &Owner) -> CartLog;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use vitrina::app::{App, Shop};
 use vitrina::cache::Tiers;
@@ -28,6 +29,7 @@ pub struct TestServer {
     /// Kept because the store's folder goes with it.
     store: TestStore,
     app: Arc<App>,
+    stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
@@ -90,9 +92,25 @@ impl TestServer {
         app.open(shop.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (router, never) = (server::router(app.clone()), std::future::pending());
-        let task = tokio::spawn(server::serve(listener, router, app.clone(), never));
-        Self { http: HttpClient::new(&format!("http://{address}")), address, store, app, task }
+        let (router, (stop, stopped)) = (server::router(app.clone()), oneshot::channel());
+        let stopped = async {
+            if stopped.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let task = tokio::spawn(server::serve(listener, router, app.clone(), stopped));
+        let (http, stop) = (HttpClient::new(&format!("http://{address}")), Some(stop));
+        Self { http, address, store, app, stop, task }
+    }
+
+    /// Tells it to stop.
+    pub fn stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+    }
+
+    /// Whether it has.
+    pub fn has_stopped(&self) -> bool {
+        self.task.is_finished()
     }
 }
 
