@@ -30,7 +30,8 @@ impl Drop for LogGuard {
     }
 }
 
-/// Starts logging to standard error. Called once, by `main`.
+/// Starts logging to standard error, of panics too: what they tell may have been sent by a client. Called
+/// once, by `main`.
 pub fn init(format: LogFormat) -> LogGuard {
     let out = BufferedStderr::start();
     // The driver's own notes about connections are not this program's news; its warnings are.
@@ -42,6 +43,13 @@ pub fn init(format: LogFormat) -> LogGuard {
     let lines = lines(format, out.clone());
     // Fails only when logging was started before, as several tests of one process do.
     let _ = registry().with(lines.with_filter(filter)).try_init();
+    std::panic::set_hook(Box::new(|panic| {
+        let text = panic.payload();
+        let text = text.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.payload().downcast_ref::<String>().map(String::as_str));
+        let place = panic.location().map(ToString::to_string);
+        tracing::error!(place, text, "a panic");
+    }));
     LogGuard(out)
 }
 
