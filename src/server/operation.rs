@@ -61,8 +61,8 @@ pub(super) struct Admitted {
 }
 
 /// Finds the operation that a request means, checks it, and lets it in when there is a place for it
-/// and its caller has not had more than its share. The cheap comes first: of a request that is sent
-/// away nothing is read from the store, not even who sent it.
+/// and its caller has not had more than its share. The cheap comes first: of a request that finds no place
+/// nothing is read from the store, not even who sent it.
 pub(super) async fn admit(
     app: &App,
     shop: &Shop,

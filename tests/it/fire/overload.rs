@@ -97,8 +97,9 @@ impl Busy {
     }
 
     fn between(before: [Duration; 2], after: [Duration; 2], time: Duration) -> Self {
-        let [server, clients] =
-            [0, 1].map(|which| (after[which] - before[which]).as_secs_f64() / time.as_secs_f64());
+        let [server, clients] = [0, 1].map(|which| {
+            after[which].saturating_sub(before[which]).as_secs_f64() / time.as_secs_f64()
+        });
         Self { server, clients }
     }
 }
@@ -156,8 +157,8 @@ impl Display for Peak {
 }
 
 /// Brings the shop to its peak, with the buyers that are there during the flood, too.
-async fn peak(instances: &Instances, books: &mut Books) -> Peak {
-    let crowd = flood(instances, by_version(8, AT_PEAK), None);
+async fn peak(instances: &Instances, books: &mut Books, reconnects: bool) -> Peak {
+    let crowd = Flood { reconnects, ..flood(instances, by_version(8, AT_PEAK), None) };
     let (buyers, pages, harm, busy) = buy(instances, books, stretch(1.0, 10.0), Some(crowd)).await;
     assert_eq!(harm, Harm::default());
     assert_eq!((pages.shed.len(), pages.other.len()), (0, 0), "{:?}", pages.other);
@@ -189,7 +190,7 @@ async fn flooded(reconnects: bool) {
 
     let (alone, _, harm, _) = buy(&instances, &mut books, stretch(1.0, 10.0), None).await;
     assert_eq!(harm, Harm::default());
-    let before = peak(&instances, &mut books).await;
+    let before = peak(&instances, &mut books, reconnects).await;
 
     let rate = before.pages * TIMES;
     let flood = flood(&instances, by_version(TOO_MANY_FOR_FEW, TOO_MANY), Some(rate));
@@ -198,7 +199,7 @@ async fn flooded(reconnects: bool) {
     let (beside, flooded, harm, busy) =
         buy(&instances, &mut books, stretch(3.0, 60.0), Some(flood)).await;
     let memory = (memory, instances.server(0).peak_memory());
-    let after = peak(&instances, &mut books).await;
+    let after = peak(&instances, &mut books, reconnects).await;
 
     println!(
         "{}",
