@@ -15,12 +15,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+#[cfg(target_os = "linux")]
+use socket2::{SockFilter, SockRef};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::connection::{Phase, Phases, Timed};
 use super::seats::{Full, Seat, Seats};
-use super::wire::ComeBackAfter;
+use super::wire::{ComeBackAfter, Unheard};
 use crate::app::App;
 use crate::crew::{Crew, Hands};
 use crate::wakes::at_once;
@@ -41,6 +43,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Then clients that are connected have so long to make one more request, in whose answer they are
 /// told to go elsewhere.
 const LAST_CALL: Duration = Duration::from_secs(1);
+
+/// Whoever has begun to connect before that takes the last steps within so long.
+const LAST_STEPS: Duration = Duration::from_millis(100);
 
 /// While so many are sent away that they are told to come back later than this, their first refusal is
 /// held for so long, too: clients of which each comes on a connection of its own cannot be held up
@@ -121,12 +126,36 @@ async fn see_through(
         // and knows it.
         let farewell = async { timeout(FAREWELL, seats.empty()).await.map_or((), drop) };
         door.until(&listener, pin!(farewell)).await;
+        if let Err(error) = turn_away_newcomers(&listener) {
+            tracing::debug!(%error, "who connects at the last moment may be reset");
+        }
+        door.until(&listener, pin!(sleep(LAST_STEPS))).await;
         door.let_in_the_last(listener);
         let _ = timeout(LAST_CALL, seats.empty()).await;
         door.graceful.shutdown().await;
     };
     // WebSockets have left the seats: they are no requests any more.
     tokio::join!(see_out, app.sockets.close());
+}
+
+/// From now on nobody begins to connect. Whoever the system has let connect is reset when a listener is
+/// closed before they were let in, and has lost a request by then; whoever only knocks is not answered,
+/// knocks again and is refused by then, which says that nothing was lost.
+#[cfg(target_os = "linux")]
+fn turn_away_newcomers(listener: &TcpListener) -> io::Result<()> {
+    // Of the TCP header the byte with its flags; those that begin a connection have SYN and no ACK.
+    const LOAD_FLAGS: SockFilter = SockFilter::new(0x30, 0, 0, 13);
+    const OF_THEM_SYN_AND_ACK: SockFilter = SockFilter::new(0x54, 0, 0, 0x12);
+    const UNLESS_SYN_ALONE_SKIP_ONE: SockFilter = SockFilter::new(0x15, 0, 1, 0x02);
+    const DROP: SockFilter = SockFilter::new(0x06, 0, 0, 0);
+    const KEEP: SockFilter = SockFilter::new(0x06, 0, 0, u32::MAX);
+    let filter = [LOAD_FLAGS, OF_THEM_SYN_AND_ACK, UNLESS_SYN_ALONE_SKIP_ONE, DROP, KEEP];
+    SockRef::from(listener).attach_filter(&filter)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn turn_away_newcomers(_: &TcpListener) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 fn builder(hands: Hands) -> Builder<Hands> {
@@ -320,7 +349,7 @@ impl hyper::service::Service<Request<Incoming>> for Handler {
                 phases.set(Phase::HandedOver);
             } else {
                 phases.set(Phase::Quiet);
-                let is_unheard = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
+                let is_unheard = response.extensions().get::<Unheard>().is_some();
                 if is_alone && (is_unheard || app.is_stopping()) {
                     // What a client went on to say was not listened to; or its next request goes to
                     // another instance. It must not send one here, where the connection ends.
