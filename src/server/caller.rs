@@ -59,6 +59,31 @@ pub(super) async fn identify(
     Ok((Caller { viewer, session: None, origin }, lasts))
 }
 
+/// Who asks, as far as it can be found out.
+pub(super) enum Asking {
+    /// So much is certain.
+    Known(Caller),
+    /// Somebody with the token of a session that cannot be looked up now, and why not.
+    InDoubt(Error),
+}
+
+/// Who asks with this token.
+pub(super) async fn asking(
+    app: &App,
+    shop: &Shop,
+    token: Option<&str>,
+    origin: Origin,
+) -> Result<Asking, Error> {
+    let is_of_session = token.is_some_and(TokenKey::is_meant);
+    match identify(app, shop, token, origin).await {
+        Ok((caller, _)) => Ok(Asking::Known(caller)),
+        Err(error @ (Error::Unavailable | Error::Timeout)) if is_of_session => {
+            Ok(Asking::InDoubt(error))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

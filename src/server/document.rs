@@ -117,7 +117,7 @@ impl Document {
                 name: name.map(|name| Arc::from(name.as_str())),
                 kind: operation.node.ty,
                 root: root_of(&operation.node.selection_set.node),
-                traffic: traffic_of(&operation.node),
+                traffic: traffic_of(&parsed, &operation.node),
                 is_public: is_public(graph.index(), &parsed, &operation.node),
                 flat: flat.transpose()?,
             }))

@@ -13,6 +13,7 @@ use futures_util::stream::{BoxStream, StreamExt};
 use tokio::time::Instant;
 
 use super::admission::Place;
+use super::caller::Asking;
 use super::document::{Document, DocumentHash, Operation, Refusal, hash_of};
 use super::wire::{GraphRequest, Object};
 use crate::app::{App, Shop};
@@ -68,7 +69,7 @@ pub(super) async fn admit(
     shop: &Shop,
     request: GraphRequest,
     address: Option<IpAddr>,
-    caller: impl Future<Output = Result<Caller, Error>>,
+    caller: impl Future<Output = Result<Asking, Error>>,
 ) -> Result<Admitted, Refusal> {
     let limited = |error| limited(app, error);
     shop.rates.take_from_address(address, REQUEST_COST).map_err(limited)?;
@@ -81,12 +82,11 @@ pub(super) async fn admit(
         };
         let operation = document.operation(request.operation_name.as_deref())?;
         let place = app.admission.enter(operation.traffic).await.map_err(Refusal::Request)?;
-        let caller = match caller.await {
-            // Whether its session has ended cannot be found out now; what it asks for is everybody's.
-            Err(Error::Unavailable | Error::Timeout) if operation.is_public => {
-                Caller::nobody(address)
-            }
-            caller => caller.map_err(Refusal::Request)?,
+        let caller = match caller.await.map_err(Refusal::Request)? {
+            Asking::Known(caller) => caller,
+            // What it asks for is everybody's, whoever it is.
+            Asking::InDoubt(_) if operation.is_public => Caller::nobody(address),
+            Asking::InDoubt(error) => return Err(Refusal::Request(error)),
         };
         let mut variables = request.variables.unwrap_or_default();
         let limits = &app.config.limits;

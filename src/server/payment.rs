@@ -16,7 +16,7 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::body::read_body;
-use super::wire::Object;
+use super::wire::{Object, Unheard};
 use crate::app::App;
 use crate::checkout::service::{PaymentKind, PaymentNotice, PaymentOutcome};
 use crate::clock::{Clock, SystemClock};
@@ -69,9 +69,14 @@ pub(super) async fn hook(State(app): State<Arc<App>>, request: Request) -> Respo
     let body = match tokio::time::timeout(app.config.limits.deadline, reading).await {
         Ok(Ok(body)) => body,
         Ok(Err((status, error))) => {
-            let is_long = status == StatusCode::PAYLOAD_TOO_LARGE;
-            let code = if is_long { "TOO_LARGE" } else { "BAD_MESSAGE" };
-            return refuse(status, code, error.message());
+            let code = match status {
+                StatusCode::PAYLOAD_TOO_LARGE => "TOO_LARGE",
+                StatusCode::SERVICE_UNAVAILABLE => "UNAVAILABLE",
+                _ => "BAD_MESSAGE",
+            };
+            let mut response = refuse(status, code, error.message());
+            response.extensions_mut().insert(Unheard);
+            return response;
         }
         Err(_) => {
             return refuse(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", "The message did not come.");

@@ -14,12 +14,12 @@ use axum::response::Response;
 use tokio::time::Instant;
 
 use super::body::read_body;
-use super::caller::{address, identify, origin};
+use super::caller::{address, asking, origin};
 use super::document::Refusal;
 use super::identity::{authorization, bearer_of};
 use super::operation::{Admitted, Asked, REQUEST_COST, admit, execute, limited};
 use super::responses::{Kept, RawRequest, Way};
-use super::wire::{self, GraphRequest, Media, is_json};
+use super::wire::{self, GraphRequest, Media, Unheard, is_json};
 use super::{graphiql, websocket};
 use crate::app::App;
 use crate::error::Error;
@@ -46,7 +46,11 @@ pub(super) async fn post(State(app): State<Arc<App>>, request: Request<Body>) ->
         }
         let body = match read_body(&app, &parts.headers, body, app.config.limits.body_bytes).await {
             Ok(body) => body,
-            Err((status, error)) => return wire::with_status(status, media, &error),
+            Err((status, error)) => {
+                let mut response = wire::with_status(status, media, &error);
+                response.extensions_mut().insert(Unheard);
+                return response;
+            }
         };
         let raw = RawRequest { way: Way::Post, media, text: &body };
         let coming = Coming { headers: &parts.headers, extensions: &parts.extensions, id: &id };
@@ -149,7 +153,7 @@ async fn work(
     let address = origin.address;
     let caller = async {
         let token = bearer_of(authorization(headers))?;
-        identify(app, shop, token, origin).await.map(|(caller, _)| caller)
+        asking(app, shop, token, origin).await
     };
     let Admitted { place, caller, ready } = match admit(app, shop, request, address, caller).await {
         Ok(admitted) => admitted,

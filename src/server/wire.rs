@@ -236,6 +236,10 @@ pub(super) fn failed(media: Media, error: &Error) -> Response {
 #[derive(Clone, Copy)]
 pub(super) struct ComeBackAfter(pub(super) Duration);
 
+/// The answer to a client that was not listened to until it had said everything.
+#[derive(Clone, Copy)]
+pub(super) struct Unheard;
+
 /// An error with a status of its own.
 pub(super) fn with_status(status: StatusCode, media: Media, error: &Error) -> Response {
     let mut response = errors(status, media, &[error.into()]);

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::super::caller::{identify, origin};
+use super::super::caller::{Asking, identify, origin};
 use super::super::identity::{authorization, bearer_of};
 use super::super::operation::{Admitted, Asked, Event, Watching, admit, execute};
 use super::super::wire::GraphRequest;
@@ -284,7 +284,7 @@ async fn operate(
         }
     }
     let address = caller.origin.address;
-    let admitted = admit(app, shop, request, address, ready(Ok(caller)));
+    let admitted = admit(app, shop, request, address, ready(Ok(Asking::Known(caller))));
     let admitted = timeout_at(deadline, admitted).await;
     let Admitted { place, caller, ready } = match admitted {
         Ok(Ok(admitted)) => admitted,
